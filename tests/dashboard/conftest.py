@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.dashboard.browser import Run, Tab
 from tests.dashboard.visitor import Visitor
+from tests.examples import sample
 from tests.servers.api import ApiServer
 from tests.servers.postgres import Postgres
 from windlass import App
@@ -62,7 +63,7 @@ def run() -> Iterator[Run]:
     loop.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=sample(["sqlite"], ["postgres"]))
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store of the test's own."""
     if request.param == "sqlite":

@@ -99,6 +99,7 @@ def pause(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 def test_an_incident_from_the_first_failure_to_the_audit_log(
     app: App, gateway: Path, run: Run, open_tab: Callable[..., Tab], serve: Callable[..., str]
 ) -> None:

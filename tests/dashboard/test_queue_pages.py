@@ -1,13 +1,13 @@
 """Pages of queues, limits, workers and schedules, read without a browser."""
 
 from datetime import timedelta
-from importlib import import_module
 
 import pytest
 
 from tests.dashboard.browser import Run
 from tests.dashboard.visitor import Visitor, words
 from windlass import App
+from windlass._dashboard import view
 from windlass._ids import new_id
 from windlass._model.record import HistoryBucket, HistorySeries
 from windlass._model.schedule import Schedule
@@ -82,11 +82,10 @@ def test_a_page_does_not_wait_for_the_tenants_of_a_queue(
     app: App, run: Run, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(app.client.send("t", {}, queue="mail", tenant="acme"))
-    screen = import_module("windlass._dashboard.screens.queues")
     with monkeypatch.context() as impatient:
-        impatient.setattr(screen, "PATIENCE", 0.0)
+        impatient.setattr(view, "SOON", 0.0)
         assert "Counting the tasks of each tenant" in visitor.text("queues/mail")
-    monkeypatch.setattr(screen, "PATIENCE", 10.0)
+    monkeypatch.setattr(view, "SOON", 10.0)
     assert "acme 1" in visitor.text("queues/mail").partition("Tenants")[2]
 
 

@@ -230,6 +230,7 @@ class World:
 @pytest.fixture
 async def world(api: ApiServer, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(access, "FRESH_FOR", 0.0)  # Keys are known as soon as they are made.
+    monkeypatch.setattr(access, "MISSING_FOR", 0.0)
     world = World(api, http)
     await world.fill()
     return world

@@ -131,7 +131,7 @@ with SharedBuckets({descriptor}).bucket("k"):
     with pytest.raises(Problem) as refused:
         limiter.take_request(key("k", 5))
     assert (refused.value.status, refused.value.code) == (503, "busy")
-    assert monotonic() - began < 1
+    assert monotonic() - began < 5
     assert passes(limiter, key("other", 5))
     holder.kill()  # its lock goes with it
     holder.communicate()

@@ -99,7 +99,7 @@ async def test_an_exception_is_freed_with_its_task_without_the_garbage_collector
         async with working(app):
             await (await failing.aenqueue()).wait(timeout=5)
             await eventually(lambda: calls)
-            await eventually(lambda: kept[0]() is None, within=2)
+            await eventually(lambda: kept[0]() is None)
     finally:
         gc.enable()
 

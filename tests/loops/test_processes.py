@@ -171,11 +171,11 @@ async def test_the_time_spent_waiting_for_a_child_is_not_counted(app: App) -> No
     """One child for many tasks whose timeouts are shorter than the whole takes."""
     async with working(app, slots=8, processes=1):
         await (await child_tasks.pid.aenqueue()).result(timeout=5)  # a child stands ready
-        handles = [await child_tasks.nap.using(timeout=0.9).aenqueue(0.25) for _ in range(6)]
+        handles = [await child_tasks.nap.using(timeout=2.5).aenqueue(0.5) for _ in range(6)]
         ended = [await handle.wait(timeout=20) for handle in handles]
 
     assert [task.state for task in ended] == [State.COMPLETED] * 6
-    assert all(0.25 <= (task.duration or 0) < 0.9 for task in ended)
+    assert all(0.5 <= (task.duration or 0) < 2.5 for task in ended)
 
 
 async def test_a_task_that_waits_for_a_child_can_be_cancelled_at_once(app: App, tmp_path: Path) -> None:

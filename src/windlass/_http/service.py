@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .._client.client import Client
 from .._client.operator import Operator
 from .._documents.check import CheckDocument
-from .._model.filter import By, Count, Dimension, Filter
+from .._model.filter import By, Count, Dimension, Failure, Filter
 from .._model.task import DEFAULT_QUEUE
 from .._observe.cached_reads import CachedReads
 from .._observe.overview import OverviewCache, read_tenants
@@ -31,6 +31,9 @@ _OVERVIEW_AGE = timedelta(seconds=1)
 """Maximum age of an overview; one query serves all requests within it."""
 
 _HISTORY_AGE = timedelta(seconds=4)
+
+_FAILURES_AGE = timedelta(0)
+"""Failures are read again for each request, unless that takes more than a tenth of the store's time."""
 
 _CHECK_AGE = timedelta(minutes=1)
 """Maximum age of a check of the store, which may keep a SQLite file busy for 2 s."""
@@ -65,6 +68,7 @@ class Service:
         self.tenants = CachedReads(read, "the tenants of a queue", max_age=_OVERVIEW_AGE)
         self.checks = CachedReads(self._check, "findings", max_age=_CHECK_AGE, timeout=_CHECK_TIME)
         self.counts = CachedReads(self._count_states, "the numbers of tasks", max_age=_OVERVIEW_AGE)
+        self.failures = CachedReads(self._read_failures, "the failures", max_age=_FAILURES_AGE)
         # History changes every 10 seconds, and adding it up takes long.
         self.histories = CachedReads(self._read_history, "the history", max_age=_HISTORY_AGE)
         # Shared by all workers that claim from every queue:
@@ -79,6 +83,10 @@ class Service:
 
     async def _count_states(self, where: Filter) -> Sequence[Count]:
         return await self.operator.count(where, (Dimension.STATE,))
+
+    async def _read_failures(self, wanted: tuple[Filter, int]) -> Sequence[Failure]:
+        where, limit = wanted
+        return await self.operator.failures(where, limit=limit)
 
     async def _check(self, check: "Callable[[Service], Awaitable[CheckDocument]]") -> CheckDocument:
         return await check(self)

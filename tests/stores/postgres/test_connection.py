@@ -503,17 +503,17 @@ async def test_a_worker_is_not_deaf_after_its_listener_was_ended(server: Postgre
     async with program(fresh(server.url), poll=60) as (_, work, started):
         first = await eventually(lambda: asyncio.to_thread(listening, server))
         await work.aenqueue(key="before")
-        assert await asyncio.wait_for(started.get(), 2) == "before"
+        assert await asyncio.wait_for(started.get(), 10) == "before"
 
         assert await asyncio.to_thread(terminate, server, "windlass listener") == len(first)
         await work.aenqueue(key="meanwhile")
-        assert await asyncio.wait_for(started.get(), 3) == "meanwhile"
+        assert await asyncio.wait_for(started.get(), 10) == "meanwhile"
 
-        again = await eventually(lambda: asyncio.to_thread(listening, server), within=3)
+        again = await eventually(lambda: asyncio.to_thread(listening, server))
         assert not again & first
-        await eventually(lambda: idle(server), within=3)
+        await eventually(lambda: idle(server))
         await work.aenqueue(key="after")
-        assert await asyncio.wait_for(started.get(), 1) == "after"
+        assert await asyncio.wait_for(started.get(), 10) == "after"
 
 
 async def idle(server: Postgres) -> bool:
@@ -533,7 +533,7 @@ async def test_a_worker_is_not_deaf_after_a_restart(server: Postgres) -> None:
         assert not again & first
 
         await eventually(lambda: despite_trouble(lambda: work.aenqueue(key="after")))
-        assert await asyncio.wait_for(started.get(), 2) == "after"
+        assert await asyncio.wait_for(started.get(), 10) == "after"
 
 
 async def test_after_a_restart_rescue_waits_for_one_lease(server: Postgres) -> None:
@@ -611,7 +611,7 @@ async def test_who_gives_up_waiting_need_not_wait_for_the_network(store: Postgre
         began = monotonic()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(act(), 0.3)
-        assert monotonic() - began < 1.0
+        assert monotonic() - began < 5.0
     proxy.thaw()
     await enqueue_one(store)
 
@@ -757,7 +757,7 @@ async def test_a_standby_alone_is_unavailable(server_folder: Path, server: Postg
 async def test_a_host_that_does_not_answer_does_not_keep_us_from_the_next(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosts, "CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr(hosts, "CONNECT_SECONDS", 4.0)
     with Proxy.start(server.url) as dead:
         dead.freeze()
         async with opened(
@@ -765,7 +765,7 @@ async def test_a_host_that_does_not_answer_does_not_keep_us_from_the_next(
         ) as store:
             began = monotonic()
             await enqueue_one(store)
-            assert monotonic() - began < 1.0, "it was tried again"
+            assert monotonic() - began < 4.0, "it was tried again"
 
 
 def test_a_url_names_each_of_its_hosts() -> None:

@@ -81,6 +81,16 @@ async def test_any_number_may_make_it_at_once(request: pytest.FixtureRequest, se
     assert sum(map(len, down)) == NEWEST
 
 
+async def test_nobody_meets_half_of_a_new_one(connections: Connections) -> None:
+    """A program that starts while another makes the schema must not take it for an old one."""
+    seen: set[int] = set()
+    made = asyncio.create_task(schema.ensure(connections))
+    while not made.done():
+        seen.add(sum(step.applied for step in await schema.listed(connections)))
+    await made
+    assert seen <= {0, NEWEST}
+
+
 async def test_where_nothing_is_missing_nobody_waits_for_the_lock(connections: Connections) -> None:
     await schema.ensure(connections)
     other = await connections.unpooled()

@@ -1,5 +1,6 @@
 """Failures: dead letters that failed alike, and what to do with all of them: replay, spread, discard."""
 
+import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -50,9 +51,12 @@ async def show_failure(view: View) -> Mapping[str, Any]:
     """Show one failure and its dead letters, newest first."""
     name, where = view.path("failure"), _where(view.path("failure"), view.query("type"))
     cursor = view.query("cursor")
-    found = (await view.call(list_failures, query=where)).items
     at = {"cursor": cursor} if cursor else {}
-    page = await view.call(list_dead, query={**where, **at, "limit": _PAGE, "newest_first": True})
+    listed, page = await asyncio.gather(
+        view.call(list_failures, query=where),
+        view.call(list_dead, query={**where, **at, "limit": _PAGE, "newest_first": True}),
+    )
+    found = listed.items
     kept = {"type": view.query("type")} if view.query("type") else {}
     return {
         "id": name,

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from ..._documents.queues import QueueDocument, QueueTenants, QueueTypeDocument
+from ..._documents.queues import QueueDocument, QueueTypeDocument
 from ..._documents.workers import WorkerDocument
 from ..._http.resources.history import get_history, list_type_history
 from ..._http.resources.limits import list_limits
@@ -35,9 +35,6 @@ queues = Pages()
 
 MAX_ROWS = 200
 """Queues on the page; with more, people search for one by name."""
-
-PATIENCE = 0.15
-"""Seconds that the page of a queue waits for the number of tasks of each tenant."""
 
 RECENT = 2
 """Parts of the last hour, of 2.5 minutes each, that tell how many tasks complete in a minute now."""
@@ -84,7 +81,10 @@ async def show_queue(view: View) -> Mapping[str, Any]:
     )
     types = found.items
     tenants, history, workers, limits = await asyncio.gather(
-        _tenants(view, name), _history(view, name), _workers(view, name), _limits(view, queue, types)
+        view.soon(view.call(list_queue_tenants, queue=name)),
+        _history(view, name),
+        _workers(view, name),
+        _limits(view, queue, types),
     )
     return {
         "queue": queue,
@@ -159,16 +159,6 @@ def queue_page(queue: str) -> str:
 def is_unserved(queue: QueueDocument) -> bool:
     """Tell whether tasks of a queue wait although no live worker serves it, and nobody has paused it."""
     return queue.workers == 0 and not queue.paused and sum(queue.counts.values()) > queue.counts["dead"]
-
-
-async def _tenants(view: View, queue: str) -> QueueTenants | None:
-    """Return the tenants of a queue; None while they are being counted, so that the page need not wait."""
-    counted = asyncio.ensure_future(view.call(list_queue_tenants, queue=queue))
-    done, _ = await asyncio.wait({counted}, timeout=PATIENCE)
-    if not done:
-        counted.add_done_callback(lambda late: late.cancelled() or late.exception())  # asyncio would log it
-        return None
-    return counted.result()
 
 
 async def _history(view: View, queue: str) -> Mapping[str, Any] | None:

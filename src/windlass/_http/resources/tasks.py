@@ -212,6 +212,7 @@ async def replay_task(request: ApiRequest[NoQuery, ReplayInput]) -> TaskStateDoc
     payload = request.body.payload
     edited = None if payload is UNSET else bytes(payload)
     await request.operator().replay_one(task.id, by=request.by(request.body.why), payload=edited)
+    request.service.failures.forget()
     return TaskStateDocument(id=task.id, state=State.READY)
 
 
@@ -251,7 +252,7 @@ async def list_dead(request: ApiRequest[TaskListQuery, None]) -> ApiResponse[Tas
 async def list_failures(request: ApiRequest[FailureQuery, None]) -> FailureList:
     """List what dead letters failed with, the most frequent failure first."""
     where = filter_for(request.caller, request.query, State.DEAD)
-    found = await request.operator().failures(where, limit=request.query.limit)
+    found = await request.service.failures.get((where, request.query.limit))
     return FailureList(items=[failure_document(failure) for failure in found])
 
 
@@ -274,6 +275,7 @@ async def discard_dead_letter(request: ApiRequest[DiscardQuery, None]) -> None:
     """Delete a dead letter. The audit log records why."""
     task = await task_in_path(request)
     await request.operator().discard_one(task.id, by=request.by(request.query.why))
+    request.service.failures.forget()
 
 
 async def act_on(
@@ -285,4 +287,6 @@ async def act_on(
     if body.dry_run:
         counts = await request.operator().count(where)
         return TaskCount(number=sum(one.number for one in counts), exact=all(one.exact for one in counts))
-    return TaskCount(number=await action(where, by=request.by(body.why), limit=body.limit))
+    number = await action(where, by=request.by(body.why), limit=body.limit)
+    request.service.failures.forget()
+    return TaskCount(number=number)

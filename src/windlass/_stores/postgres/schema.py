@@ -1,6 +1,6 @@
 """Read the schema's version and migrate it, or write the SQL that would.
 
-Each step's transaction holds an advisory lock on the schema's name, so any number of processes may migrate at
+Each transaction holds an advisory lock on the schema's name, so any number of processes may migrate at
 once. Nothing outlives a transaction, so migrations work through any pooler.
 """
 
@@ -98,13 +98,15 @@ async def migrate(
 ) -> list[Migration]:
     """Migrate to the target (None: the newest), each step in a transaction; return the steps taken.
 
-    The step that creates the history also creates its partitions around `now` (None: the database's clock).
+    A schema that does not exist is created in one transaction: who starts meanwhile would take half of it for
+    an old one. The step that creates the history also creates its partitions around `now` (None: the
+    database's clock).
     """
     taken: list[Migration] = []
     connection = await connections.unpooled()
     try:
-        while (move := await _take_step(connection, connections.address.schema, target, now)) is not None:
-            taken.append(move.migration)
+        while moves := await _take_steps(connection, connections.address.schema, target, now):
+            taken += [move.migration for move in moves]
     finally:
         await connection.close()
     return taken
@@ -139,25 +141,34 @@ async def _read_version(connections: Connections) -> int:
     return int(rows[0][0]) if rows else 0
 
 
-async def _take_step(
+async def _take_steps(
     connection: Connection, schema: str, target: int | None, now: datetime | None
-) -> Move | None:
+) -> list[Move]:
+    """Take the next step towards the target; if there is no schema so far, all of them."""
+    moves: list[Move] = []
     # Read committed, whatever the default: statements must see what was committed before the lock was ours.
     async with connection.transaction(isolation="read_committed"):
         await connection.execute(_LOCK.format(key=lock_key(schema)), timeout=_STEP_SECONDS)
         await connection.execute(_LOCK_TIMEOUT)
         known = await connection.fetchval(statement("schema_exists", schema))
-        at = await connection.fetchval(statement("schema_number", schema)) if known else 0
-        move = next_move(steps(), at or 0, target)
-        if move is None:
-            return None
-        for part in _statements(move, schema):
-            await connection.execute(part, timeout=_STEP_SECONDS)
-        if _is_first(move):
-            today = now or await connection.fetchval("SELECT clock_timestamp()")
-            for day in partitions.around(today):
-                await connection.execute(partitions.create_statement(day, schema))
-    return move
+        at = (await connection.fetchval(statement("schema_number", schema)) if known else 0) or 0
+        began_at = at
+        while (move := next_move(steps(), at, target)) is not None:
+            await _take(connection, schema, move, now)
+            moves.append(move)
+            at = move.arrives_at
+            if began_at > 0:
+                break
+    return moves
+
+
+async def _take(connection: Connection, schema: str, move: Move, now: datetime | None) -> None:
+    for part in _statements(move, schema):
+        await connection.execute(part, timeout=_STEP_SECONDS)
+    if _is_first(move):
+        today = now or await connection.fetchval("SELECT clock_timestamp()")
+        for day in partitions.around(today):
+            await connection.execute(partitions.create_statement(day, schema))
 
 
 def _statements(move: Move, schema: str) -> tuple[str, ...]:

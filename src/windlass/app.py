@@ -353,4 +353,5 @@ class App(AppDeclarations):
 
     def run_worker(self, settings: WorkerSettings | None = None) -> None:
         """Run as a worker process, like `windlass worker`: until SIGTERM or SIGINT, then close the store."""
-        run_process(self.worker(settings), self.close)
+        worker = self.worker(settings)
+        run_process(lambda: worker.run(signals=True), self.close)

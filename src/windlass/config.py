@@ -64,6 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     slots: int | None = None
     reserve: dict[str, int] | None = None
     processes: int | None = None
+    workers: int | None = None  # worker processes, supervised by `windlass worker`
     lease: timedelta | None = None
     heartbeat: timedelta | None = None
     grace: timedelta | None = None

@@ -14,7 +14,7 @@ import asyncio, sys
 from pathlib import Path
 from windlass._observe.process_metrics import share_metrics
 if len(sys.argv) > 1:
-    share_metrics(Path(sys.argv[1]), int(sys.argv[2]))
+    share_metrics(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[2]))
 from prometheus_client import Counter
 from windlass import App
 Counter("foreign", "of the program").inc()

@@ -155,6 +155,23 @@ def test_metrics_are_those_of_all_processes_and_no_counter_falls(serve: Serve) -
     assert metrics().count(b"windlass_build_info{") == 1
 
 
+def test_a_rolling_restart_fails_no_request_and_keeps_the_metrics(serve: Serve) -> None:
+    server = serve(2)
+    before = server.children
+    assert server.client()("POST", "/tasks", '{"type": "t"}')[0] == 201
+    server.parent.send_signal(signal.SIGHUP)
+
+    def replaced() -> bool:
+        assert server.client()("GET", "/healthz")[0] == 200
+        return server.log.count("has taken over from") == 2
+
+    wait_until(replaced, 60, what="both are replaced")
+    assert set(server.children).isdisjoint(before)
+    metrics = server.client()("GET", "/metrics")[1]
+    assert b'windlass_tasks_enqueued_total{queue="default",type="t"} 1.0' in metrics
+    assert metrics.count(b"process_resident_memory_bytes{") == 2
+
+
 def test_it_serves_postgres(serve: Serve, postgres_newest: Postgres) -> None:
     server = serve(2, store=f"{postgres_newest.url}?schema=serve_processes")
     with Load(server, 6, path="/tasks") as load:

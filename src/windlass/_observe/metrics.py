@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from importlib import metadata
+from typing import cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -73,9 +74,10 @@ class Metrics:
         return await asyncio.to_thread(_formatted, _Combined(self.meter, families), accept)
 
     def serve(self, host: str, port: int) -> int:
-        """Serve the metrics of this process from a thread; return the port. For workers."""
+        """Serve the metrics of this process, or of all that share them, from a thread; return the port."""
+        families = _Combined(self.meter, ())
         try:
-            server, _ = start_http_server(port, host, self.meter.registry)
+            server, _ = start_http_server(port, host, cast("CollectorRegistry", families))
         except OSError as error:
             raise Refused(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
         return int(server.server_port)

@@ -15,14 +15,16 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from ..config import metrics_directory, use_metrics_directory
 
 
-def share_metrics(directory: Path, number: int) -> None:
-    """Keep the metrics of this process, whose number among the others this is, in the directory.
+def share_metrics(directory: Path, seat: int, number: int | None = None) -> None:
+    """Keep the metrics of this process in files of the directory; no other process uses its seat meanwhile.
 
-    To be called before any metric is made.
+    `number` is its number among the others, if its process metrics are to be shown. To be called before any
+    metric is made.
     """
     use_metrics_directory(directory)
-    values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
-    (directory / f"{number}.pid").write_text(str(os.getpid()))
+    values.ValueClass = values.MultiProcessValue(lambda: seat)  # type: ignore[no-untyped-call]
+    if number is not None:
+        (directory / f"{number}.pid").write_text(str(os.getpid()))
 
 
 def are_shared() -> bool:

@@ -7,24 +7,20 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .worker import Worker
 
 _GC_THRESHOLDS = 50_000, 20, 50
 
 
-def run_process(worker: "Worker", close: Callable[[], Awaitable[None]]) -> None:
-    """Run a worker until SIGTERM or SIGINT, then close. Uses uvloop where it is installed."""
+def run_process(run: Callable[[], Awaitable[None]], close: Callable[[], Awaitable[None]]) -> None:
+    """Run a worker, then close. Uses uvloop where it is installed."""
     calm_collector()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_run_and_close(worker, close))
+        runner.run(_run_and_close(run, close))
 
 
-async def _run_and_close(worker: "Worker", close: Callable[[], Awaitable[None]]) -> None:
+async def _run_and_close(run: Callable[[], Awaitable[None]], close: Callable[[], Awaitable[None]]) -> None:
     try:
-        await worker.run(signals=True)
+        await run()
     finally:
         await close()
 

@@ -3,6 +3,7 @@
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import Literal
 
 import click
 
@@ -56,21 +57,24 @@ class TextFormatter(logging.Formatter):
 
 
 class ProcessFilter(logging.Filter):
-    """Gives every record `server_process`, the number of this process."""
+    """Gives every record `server_process` or `worker_process`, the number of this process of a command."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, kind: Literal["server", "worker"], number: int) -> None:
         super().__init__()
+        self._field = f"{kind}_process"
         self._number = number
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass."""
-        record.server_process = self._number
+        setattr(record, self._field, self._number)
         return True
 
 
 def _process_of(record: logging.LogRecord) -> str:
-    number = getattr(record, "server_process", None)
-    return "" if number is None else f"[process {number}] "
+    if (number := getattr(record, "server_process", None)) is not None:
+        return f"[process {number}] "
+    number = getattr(record, "worker_process", None)
+    return "" if number is None else f"[worker {number}] "
 
 
 def _task_of(record: logging.LogRecord) -> str:
@@ -78,17 +82,20 @@ def _task_of(record: logging.LogRecord) -> str:
     return f"[{task_type} {task_id}] " if task_id and not hasattr(record, "event") else ""
 
 
-def set_up_logging(cli: Cli, process: int | None = None) -> None:
+def set_up_logging(cli: Cli, process: ProcessFilter | None = None) -> None:
     """Import the app; if it has not set up logging, log to stderr. A level or format that is given wins.
 
-    All handlers, those of the app too, mask secrets. `process`: the number of this process, if it is one of
-    several of a command.
+    All handlers, those of the app too, mask secrets, and tell which `process` of a command logs, if it is one
+    of several.
     """
     settings, root, app = cli.settings, logging.getLogger(), cli.app
     enable_loggers()
     is_set_up = _is_set_up(root)
     if not is_set_up or settings.log_format is not None:
-        root.handlers[:] = [_stderr_handler(settings.log_format or DEFAULT_LOG_FORMAT, process)]
+        root.handlers[:] = [_stderr_handler(settings.log_format or DEFAULT_LOG_FORMAT)]
+    if process is not None:
+        for handler in root.handlers:
+            handler.addFilter(process)
     install_filter(app.redact)
     if not is_set_up or settings.log_level is not None:
         root.setLevel((settings.log_level or DEFAULT_LOG_LEVEL).upper())
@@ -99,13 +106,11 @@ def set_up_logging(cli: Cli, process: int | None = None) -> None:
         logger.warning(text, settings.log_format)
 
 
-def _stderr_handler(log_format: str, process: int | None) -> logging.Handler:
+def _stderr_handler(log_format: str) -> logging.Handler:
     """Return a handler for stderr; colours only on a terminal."""
     terminal = stderr()
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(TaskFilter())
-    if process is not None:
-        handler.addFilter(ProcessFilter(process))
     if log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:

@@ -193,14 +193,15 @@ async def _supervise(
 ) -> None:
     """Run server processes until stopped; the one with the number `keeper` runs that, too."""
     from ..._http.bounds.shared_buckets import new_bucket_file
-    from ..._http.server.supervisor import Supervisor
+    from ..._supervisor.supervisor import Kind, Supervisor
     from .server_process import COMMAND, ProcessSettings
 
     with new_bucket_file() as buckets, TemporaryDirectory(prefix="windlass-") as metrics:
 
-        def settings(one: int) -> bytes:
+        def settings(one: int, seat: int) -> bytes:
             chosen = ProcessSettings(
                 number=one,
+                seat=seat,
                 path=tuple(sys.path),
                 flags=cli.flags,
                 file=None if cli.file is None else str(cli.file),
@@ -213,8 +214,20 @@ async def _supervise(
             return json.encode(chosen) + b"\n"
 
         listener_number = listener.fileno()
-        supervisor = Supervisor(number, COMMAND, settings, listener, [buckets.fileno()])
-        with stopped_by_signals(asyncio.get_running_loop(), supervisor.stop):
+        kind = Kind(
+            noun="server process",
+            command=COMMAND,
+            settings=settings,
+            logger=logger,
+            descriptors=[listener_number, buckets.fileno()],
+        )
+        supervisor = Supervisor(number, kind)
+
+        def stop() -> None:
+            listener.close()
+            supervisor.stop()
+
+        with supervisor.handle_signals(stop):
             await supervisor.run(started)
 
 

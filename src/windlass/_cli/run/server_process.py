@@ -13,12 +13,12 @@ import msgspec
 from msgspec import Struct
 
 from ..._http.bounds.shared_buckets import SharedBuckets
-from ..._http.server.control import Control
+from ..._supervisor.control import Control
 from ..._worker.process import stopped_by_signals
 from ..command import Cli
 from ..exit_codes import guarded
 from .handlers import include_handlers
-from .logs import set_up_logging
+from .logs import ProcessFilter, set_up_logging
 from .site import ServerOptions, new_site
 
 COMMAND = (sys.executable, "-m", "windlass._cli.run.server_process")
@@ -28,6 +28,7 @@ class ProcessSettings(Struct, frozen=True, kw_only=True):
     """What a server process is told by its supervisor."""
 
     number: int
+    seat: int  # no other living process has it
     path: tuple[str, ...]  # of imports
     flags: dict[str, Any]
     file: str | None
@@ -46,7 +47,7 @@ def main() -> None:
     if find_spec("prometheus_client"):
         from ..._observe.process_metrics import share_metrics
 
-        share_metrics(Path(settings.metrics), settings.number)
+        share_metrics(Path(settings.metrics), settings.seat, settings.number)
     code = guarded(lambda: _serve(control, settings), [])
     if os.getppid() != supervisor:  # it has died and cannot clean up
         shutil.rmtree(settings.metrics, ignore_errors=True)
@@ -56,7 +57,7 @@ def main() -> None:
 def _serve(control: Control, settings: ProcessSettings) -> None:
     cli = Cli()
     cli.flags, cli.file = settings.flags, None if settings.file is None else Path(settings.file)
-    set_up_logging(cli, process=settings.number)
+    set_up_logging(cli, ProcessFilter("server", settings.number))
 
     async def work() -> None:
         app, loop = cli.app, asyncio.get_running_loop()

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from ..._policy.input.quote import counted
 from ..._store.protocol import Capability
@@ -21,12 +22,13 @@ from .handlers import handlers_option, include_handlers
 from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
+    from ..._observe.metrics import Metrics
     from ..._worker.worker import Worker
-    from ...app import App
 
 logger = logging.getLogger("windlass.worker")
 
 _DEFAULTS = WorkerSettings()
+_HANDLERS = "ready-made handlers"
 
 
 def _default(value: timedelta | int) -> str:
@@ -62,6 +64,13 @@ slots_option = setting_option(
     "--processes", type=int, metavar="N", help="Slots in child processes  [default: number of CPUs]"
 )
 @setting_option(
+    "--workers",
+    type=int,
+    metavar="N",
+    help="Run N worker processes and supervise them; SIGHUP replaces each in turn  [default: run one worker, "
+    "in this process]",
+)
+@setting_option(
     "--grace", type=duration, help=f"Time for running tasks to finish at shutdown{_default(_DEFAULTS.grace)}"
 )
 @setting_option(
@@ -92,7 +101,7 @@ def worker(
     """Run the tasks of APP and of ready-made handlers.
 
     APP is module:attribute, as in shop.tasks:app. SIGTERM or Ctrl-C stops claiming and lets running tasks
-    finish; a second signal stops at once.
+    finish; a second signal stops at once. With --workers, a process that dies is replaced.
     """
     if reserve:
         cli.flags["reserve"] = ",".join(reserve)
@@ -113,38 +122,56 @@ def worker(
             "(WINDLASS_APP or `app` in windlass.toml can name it, too)"
         )
     set_up_logging(cli)
-    app, named = cli.app, settings.app or "ready-made handlers"
-    include_handlers(cli)
-    require_types(app, named)
-    made = app.worker(worker_settings(settings, drain=drain))
-    _log_start(app, made, named)
+    made = new_worker(cli, drain=drain)
+    _log_start(cli, made)
+    if settings.workers is not None:
+        from .worker_supervisor import supervise_workers
+
+        supervise_workers(cli, made.settings, settings.workers)
+        return
     if settings.metrics is not None:
-        _serve_metrics(app, made, *settings.metrics)
-    run_process(made, app.close)
+        metrics = cli.app.metrics()
+        metrics.meter.slots(made.settings.slots, lambda: len(made.held))
+        serve_metrics(metrics, *settings.metrics)
+    run_process(lambda: made.run(signals=True), cli.app.close)
 
 
-def _log_start(app: "App", made: "Worker", target: str) -> None:
+def new_worker(cli: Cli, *, drain: bool, number: int | None = None) -> "Worker":
+    """Return a worker for the app and handlers of the settings; `number` is appended to the name given."""
+    settings, app = cli.settings, cli.app
+    include_handlers(cli)
+    require_types(app, settings.app or _HANDLERS)
+    chosen = worker_settings(settings, drain=drain)
+    if number is not None and chosen.name:
+        chosen = replace(chosen, name=f"{chosen.name}-{number}")
+    return app.worker(chosen)
+
+
+def _log_start(cli: Cli, made: "Worker") -> None:
     """Log the app and the store, and warn of a store that ends with this process.
 
     The worker logs its queues and slots, and the durability once the store has reported it.
     """
+    app, target = cli.app, cli.settings.app or _HANDLERS
     if Capability.SHARE not in app.store.capabilities:
         logger.warning("the store %s loses all tasks when this process ends", app.store_name)
-    queues, slots = list(made.queues), made.settings.slots
     logger.info(
         "windlass %s runs %s (%s) on %s",
         version("windlass"),
         target,
         counted(len(app.types), "task type"),
         app.store_name,
-        extra={"app": target, "store": app.store_name, "queues": queues, "slots": slots},
+        extra={
+            "app": target,
+            "store": app.store_name,
+            "queues": list(made.queues),
+            "slots": made.settings.slots,
+        },
     )
 
 
-def _serve_metrics(app: "App", made: "Worker", host: str, port: int) -> None:
-    """Serve the worker's metrics, its slots included, from a thread."""
-    metrics = app.metrics()
-    metrics.meter.slots(made.settings.slots, lambda: len(made.held))
+def serve_metrics(metrics: "Metrics", host: str, port: int) -> None:
+    """Serve metrics from a thread, and log where."""
     port = metrics.serve(host, port)
     logger.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
 

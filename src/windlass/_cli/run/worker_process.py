@@ -1,0 +1,79 @@
+"""One of the processes of `windlass worker --workers`: `python -m windlass._cli.run.worker_process`."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..._supervisor.control import Control
+from ..._worker.process import run_process, stopped_by_signals
+from ..command import Cli
+from ..exit_codes import guarded
+from .logs import ProcessFilter, set_up_logging
+from .worker import new_worker
+
+COMMAND = (sys.executable, "-m", "windlass._cli.run.worker_process")
+
+_ORPHAN_SECONDS = 10.0  # beyond the grace: to settle, to close, or to be cut
+
+
+class WorkerProcessSettings(Struct, frozen=True, kw_only=True):
+    """What a worker process is told by its supervisor."""
+
+    number: int
+    seat: int  # no other living process has it
+    path: tuple[str, ...]  # of imports
+    flags: dict[str, Any]
+    file: str | None
+    drain: bool
+    metrics: str | None  # directory
+
+
+def main() -> None:
+    """Run tasks until the supervisor says stop, or dies."""
+    control = Control(int(sys.argv.pop()))
+    settings = msgspec.json.decode(control.receive_settings(), type=WorkerProcessSettings)
+    sys.path[:] = settings.path
+    if settings.metrics is not None:
+        from ..._observe.process_metrics import share_metrics
+
+        share_metrics(Path(settings.metrics), settings.seat, settings.number)
+    sys.exit(guarded(lambda: _work(control, settings), []))
+
+
+def _work(control: Control, settings: WorkerProcessSettings) -> None:
+    cli = Cli()
+    cli.flags, cli.file = settings.flags, None if settings.file is None else Path(settings.file)
+    set_up_logging(cli, ProcessFilter("worker", settings.number))
+    worker = new_worker(cli, drain=settings.drain, number=settings.number)
+    if settings.metrics is not None:
+        cli.app.metrics()
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        # Once: a service manager signals the whole group, and the supervisor orders it, too.
+        if not stopping.is_set():
+            stopping.set()
+            worker.stop()
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        longest = worker.settings.grace.total_seconds() + _ORPHAN_SECONDS
+        with stopped_by_signals(loop, stop):
+            control.start(
+                loop,
+                stop,
+                lambda: worker.stop(at_once=True),
+                loop_may_block=True,  # by a handler; the heartbeats go on
+                orphan_seconds=longest,
+            )
+            await worker.run(ready=control.report_ready)
+
+    run_process(run, cli.app.close)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Supervised processes of one command: start, watch, replace and stop them. Knows nothing of tasks."""

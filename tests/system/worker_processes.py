@@ -1,0 +1,136 @@
+"""`windlass worker --workers` with a program whose handlers write down each run."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from tests.system.fleet import ROOT, wait_until
+from tests.system.server_processes import has_ended
+from windlass import App, Filter, Page, State
+
+PROGRAM = """
+import asyncio, os
+from windlass import App, Context
+
+app = App("sqlite:///windlass.db")
+
+
+def write(line):
+    with open("runs", "a") as file:
+        file.write(f"{line} {os.getpid()}\\n")
+
+
+@app.task(name="nap")
+async def nap(seconds: float, *, ctx: Context) -> None:
+    write(f"start {ctx.task_id}")
+    await asyncio.sleep(seconds)
+    write(f"end {ctx.task_id}")
+
+
+@app.task(name="apart", process=True)
+def apart(*, ctx: Context) -> None:
+    write(f"start {ctx.task_id}")
+    write(f"end {ctx.task_id}")
+"""
+QUICK = ("--lease", "6", "--heartbeat", "1", "--slots", "8", "--log-format", "text")
+
+
+async def _nap(seconds: float) -> None:
+    """For its parameters: PROGRAM has the handler."""
+
+
+def _apart() -> None:
+    """For its parameters: PROGRAM has the handler."""
+
+
+class WorkerProcesses:
+    """A supervisor and its workers, on a store in the folder."""
+
+    def __init__(self, folder: Path, number: int, *options: str) -> None:
+        self.folder = folder
+        (folder / "program.py").write_text(PROGRAM)
+        self.app = App(f"sqlite:///{folder}/windlass.db")
+        self.app.setup()
+        self._nap = self.app.task(name="nap")(_nap)
+        self._apart = self.app.task(name="apart", process=True)(_apart)
+        self._file = folder / "worker.log"
+        command = [sys.executable, "-m", "windlass._cli.main", "worker", "program:app"]
+        command += ["--workers", str(number), *QUICK, *options]
+        path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+        with self._file.open("wb") as log:
+            self.parent = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        self._seen: set[int] = set()
+
+    def __enter__(self) -> Self:
+        wait_until(lambda: "started" in self.log or not self.is_running, 60, what="the workers start")
+        assert self.is_running, self.log
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        left = self.children
+        self.parent.kill()
+        self.parent.wait()
+        for pid in [*left, *self._seen]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    @property
+    def log(self) -> str:
+        return self._file.read_text()
+
+    @property
+    def is_running(self) -> bool:
+        return self.parent.poll() is None
+
+    @property
+    def children(self) -> list[int]:
+        """The process ids of the workers."""
+        pid = self.parent.pid
+        found: list[int] = []
+        with suppress(OSError):
+            found = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        self._seen.update(found)
+        return found
+
+    def enqueue(self, number: int, seconds: float) -> None:
+        self.app.sync_client.enqueue_many([self._nap.step(seconds=seconds)] * number)
+
+    def enqueue_apart(self, number: int) -> None:
+        self.app.sync_client.enqueue_many([self._apart.step()] * number)
+
+    def states(self) -> Counter[str]:
+        found = self.app.sync_operator.find(Filter(), Page(limit=1000)).items
+        return Counter(task.state.value for task in found)
+
+    def until_completed(self, number: int) -> None:
+        done = Filter(states=(State.COMPLETED,))
+        found = self.app.sync_operator.find
+        wait_until(
+            lambda: len(found(done, Page(limit=1000)).items) == number, 60, what="all completed", every=0.2
+        )
+
+    def runs(self) -> Counter[str]:
+        """How often each task was started, by its id."""
+        file = self.folder / "runs"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return Counter(line.split()[1] for line in lines if line.startswith("start"))
+
+    def busy(self, pid: int) -> int:
+        """How many tasks run in this worker."""
+        lines = [line.split() for line in (self.folder / "runs").read_text().splitlines()]
+        return sum(1 if line[0] == "start" else -1 for line in lines if line[2:] == [str(pid)])
+
+    def everyone_has_ended(self) -> bool:
+        return all(has_ended(pid) for pid in self._seen)

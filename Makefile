@@ -44,9 +44,9 @@ test-all: test ## Run the whole gate on every store and server, with all example
 .PHONY: pytest
 pytest: setup
 	@printf '  %-8s %s\n' 'pytest' 'all but real processes'
-	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos $(SAMPLE)'
+	@scripts/gate --no-header -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos $(SAMPLE)'
 	@printf '  %-8s %s\n' 'pytest' 'real processes, kills and outages'
-	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal -m 'system and not chaos $(SAMPLE)' $(SYSTEM)
+	@scripts/gate --no-header -q -n 3 --dist worksteal -m 'system and not chaos $(SAMPLE)' $(SYSTEM)
 
 .PHONY: pythons
 pythons: setup ## Test the core, the loops and the embedded stores under every Python from 3.11 on

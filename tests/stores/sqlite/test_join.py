@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.orm import Session
 
 from windlass._model.state import State
 from windlass._stores.sqlite import SQLiteStore
@@ -194,6 +197,28 @@ async def test_the_same_file_by_another_path_is_the_same_file(
     with closing(sqlite3.connect(link)) as connection:
         store.join(connection).enqueue([a_task()])
         connection.rollback()
+
+
+@pytest.mark.parametrize("kind", [lambda engine: engine.connect(), Session], ids=["connection", "session"])
+async def test_connections_and_sessions_of_sqlalchemy(
+    kind: Callable[[Engine], Any], store: SQLiteStore, path: Path, connection: sqlite3.Connection
+) -> None:
+    kept, dropped = a_task(), a_task()
+    engine = create_engine(f"sqlite:///{path}")
+    try:
+        with kind(engine) as joined:
+            joined.execute(text("INSERT INTO orders VALUES (1)"))
+            store.join(joined).enqueue([kept])
+            joined.commit()
+            joined.execute(text("INSERT INTO orders VALUES (2)"))
+            store.join(joined).enqueue([dropped])
+            joined.rollback()
+    finally:
+        engine.dispose()
+
+    assert await state_of(store, kept.id) is State.READY
+    assert not await exists(store, dropped.id)
+    assert connection.execute("SELECT number FROM orders").fetchall() == [(1,)]
 
 
 async def test_something_else_than_a_connection_is_not_supported(store: SQLiteStore) -> None:

@@ -78,7 +78,7 @@ def migrate(
             cli.output.say(f"the store {cli.app.store_name} has no schema to migrate")
             return
         _check_target(steps, target, yes=yes or as_sql)
-        goal = target if phase is None else _target_of(steps, Phase(phase))
+        goal = target if phase is None else target_of(steps, Phase(phase))
         if as_sql:
             present = max((step.number for step in steps if step.applied), default=0)
             print(cli.app.migration_sql(present, goal), end="")
@@ -89,7 +89,7 @@ def migrate(
     cli.run(work, create=True)
 
 
-def _target_of(steps: Sequence[Migration], phase: Phase) -> int | None:
+def target_of(steps: Sequence[Migration], phase: Phase) -> int | None:
     """The step to migrate to in this phase; None is the newest. A new store has no old code to consider."""
     outstanding = [step for step in steps if not step.applied]
     late = [step.number for step in outstanding if step.phase is Phase.AFTER]

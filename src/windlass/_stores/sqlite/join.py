@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..._clock import Clock
 from ..._model.task import Enqueued, NewTask
@@ -91,12 +91,14 @@ class SQLiteJoin:
         return autocommit
 
 
-def join(connection: object, clock: Clock, path: Path) -> SQLiteJoin:
+def join(given: object, clock: Clock, path: Path) -> SQLiteJoin:
     """Check that the connection is open on this file and that the schema fits."""
+    connection = _driver_connection(given)
     if not isinstance(connection, sqlite3.Connection):
         raise NotSupported(
-            f"SQLiteStore cannot enqueue within a {type(connection).__module__}.{type(connection).__name__}; "
-            f"pass the sqlite3.Connection of your transaction"
+            f"SQLiteStore cannot enqueue within a {type(given).__module__}.{type(given).__name__}; "
+            f"pass the sqlite3.Connection of your transaction, a Connection or Session of SQLAlchemy, or "
+            f"Django's connection"
         )
     if isinstance(connection, OwnConnection) and not connection.in_transaction:
         raise over(path)
@@ -119,6 +121,24 @@ def join(connection: object, clock: Clock, path: Path) -> SQLiteJoin:
             f"call app.setup() once, or run `windlass migrate`"
         )
     return SQLiteJoin(connection, clock, path)
+
+
+def _driver_connection(given: Any) -> object:
+    """Return the sqlite3.Connection behind a connection of SQLAlchemy or Django, else what was given."""
+    # By name, because these packages need not be installed.
+    for kind in type(given).__mro__:
+        match kind.__module__.partition(".")[0], kind.__name__:
+            case "sqlalchemy", "Session" | "scoped_session":
+                return _driver_connection(given.connection())
+            case "sqlalchemy", "Connection":
+                driver: object = given.connection.driver_connection
+                return driver
+            case "django", "BaseDatabaseWrapper" | "ConnectionProxy":
+                given.ensure_connection()
+                return _driver_connection(given.connection)
+            case _:
+                continue
+    return given
 
 
 def _file_of(cursor: sqlite3.Cursor) -> str:

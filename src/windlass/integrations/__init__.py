@@ -1,0 +1,1 @@
+"""Integrations with other frameworks. Each needs an extra of its own name."""

@@ -1,0 +1,35 @@
+"""Django: tasks in Django's database and transactions, run by `manage.py windlass worker`.
+
+    INSTALLED_APPS = [..., "windlass.integrations.django"]  # settings.py
+
+    from windlass.integrations.django import app  # shop/tasks.py
+
+    @app.task
+    def ship(order_id: int) -> None: ...
+
+`app` is made at first use, from the setting `WINDLASS`. See docs/django.md.
+"""
+
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .django_app import DjangoApp
+
+    app: DjangoApp
+
+__all__ = ["app"]
+
+_lock = RLock()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with _lock:
+        if "app" not in globals():
+            from .django_app import DjangoApp  # noqa: PLC0415 - Django imports this module before it is set up
+            from .settings import read_settings  # noqa: PLC0415
+
+            globals()["app"] = DjangoApp(read_settings())
+    return globals()["app"]

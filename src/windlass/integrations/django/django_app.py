@@ -1,0 +1,53 @@
+"""The app of a Django project."""
+
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from django.apps import apps
+from django.utils.module_loading import autodiscover_modules
+
+from ..._client.sync.client import SyncClient
+from ..._handler.spec import HandlerSpec
+from ...app import App
+from ...tasktype import TaskType
+from .client import TransactionClient
+from .database import store_url, with_fresh_connections
+from .settings import Settings
+
+
+class DjangoApp(App):
+    """An app whose tasks are enqueued in Django's transactions and run with fresh database connections."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._url = settings.store or store_url(settings.database)
+        super().__init__(self._url, **settings.options)
+        self.client = TransactionClient(
+            self.store, self.builder, self.client.types, self._loop, settings.database, joins=settings.joins
+        )
+        self.sync_client = SyncClient(self.client, self._loop)
+
+    def _declare(self, spec: HandlerSpec, rule: timedelta | float | str | None) -> TaskType[Any, Any, Any]:
+        made = super()._declare(spec, rule)
+        spec.handler = with_fresh_connections(spec.handler)  # in a worker; a direct call runs the function
+        return made
+
+    def discover(self) -> None:
+        """Import the modules that declare tasks."""
+        if self.settings.imports is None:
+            autodiscover_modules("tasks")
+        for name in self.settings.imports or ():
+            import_module(name)
+
+    def follow_database(self) -> None:
+        """Use the database that Django uses now: a test runner makes one of its own, of another name."""
+        if self.settings.store is None and apps.ready:
+            url = store_url(self.settings.database)
+            if url != self._url:
+                self._url = url
+                self.use_store(url)
+
+    def disconnect(self) -> None:
+        """Close the store, blocking. It is opened again at the next use."""
+        self._loop.run(self.close())

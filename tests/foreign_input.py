@@ -95,6 +95,12 @@ RECORDS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         )),
         {"series": [{"queue": "q", "type": "t"}] * 101},
     ]),
+    "endpoint": (
+        {"name": "0" * 16, "endpoint": "https://example.org", "tenant": "", "at": AT, "task_id": new_id()}, [
+            {"name": "x"}, {"name": "A" * 16}, {"endpoint": "x" * 301}, {"endpoint": "a\nb"}, {"at": LATE},
+            {"tenant": "a b"}, {"task_id": "x"},
+        ],
+    ),
     "tick": ({"name": "s", "at": AT}, [
         {"name": "a b"}, {"task_id": "x"}, {"at": LATE}, {"fired_at": LATE},
     ]),

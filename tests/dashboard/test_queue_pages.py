@@ -118,6 +118,17 @@ def test_a_quota_is_set_and_removed(app: App, visitor: Visitor, run: Run) -> Non
     assert run(app.operator.quotas.list()) == []
 
 
+def test_a_disabled_endpoint_is_shown_and_enabled(app: App, visitor: Visitor, run: Run) -> None:
+    assert "Disabled endpoints" not in visitor.text("limits")
+    made = run(app.operator.endpoints.disable("https://example.org/T0K3N", tenant="acme", task_id=new_id()))
+    page = visitor.text("limits")
+    assert "Disabled endpoints" in page
+    assert "https://example.org/… acme" in page
+    assert "T0K3N" not in page
+    visitor.post(f"endpoints/{made.name}/enable", why="it is back")
+    assert run(app.operator.endpoints.list()) == []
+
+
 def test_forms_ask_who_where_nothing_else_tells(app: App, visitor: Visitor, run: Run) -> None:
     run(app.operator.limits.set("n", running=1))
     visitor.get("limits/n/change")

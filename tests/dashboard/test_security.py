@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tests.dashboard.person import Person
 from tests.http.api_client import Api
 from tests.servers.api import ApiServer
+from windlass._client.endpoints import Endpoints
 from windlass._client.keys import Keys
 from windlass._dashboard.app import HEADERS
 from windlass._dashboard.page import Action, Screen
@@ -98,6 +99,8 @@ class World:
         await api.good("PUT", "/alerts/canary", {"count": 1})
         await api.good("PUT", "/limits/canary", {"running": 1})
         await api.good("PUT", "/quotas/canary", {"tasks": 100})
+        gone = await Endpoints(self.store).disable("canary", task_id=dead)
+        self.names["endpoint"] = gone.name
         for name in ("canary", "paused"):
             await api.good("PUT", f"/schedules/{name}", {"type": "canary.type", "rule": "1h"})
         await api.good("POST", "/schedules/paused/pause")

@@ -132,19 +132,6 @@ async def test_the_response_is_noted_with_the_attempt() -> None:
     assert len(notes["response"]) > 1_000
 
 
-async def test_nothing_more_is_sent_to_an_endpoint_that_is_gone() -> None:
-    app = new_app()
-    deliver = app.include(handlers.Webhooks())
-    with http_sink(Answer(410)) as sink:
-        first = await run(deliver, app, endpoint=sink.url, body={})
-        second = await run(deliver, app, endpoint=sink.url, body={})
-
-    assert len(sink.received) == 1
-    assert [first.state, second.state] == [State.DEAD, State.DEAD]
-    assert second.error is not None
-    assert "disabled" in second.error.message
-
-
 @pytest.mark.parametrize(
     ("payload", "message"),
     [

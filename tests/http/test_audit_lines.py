@@ -12,6 +12,7 @@ import pytest
 
 from tests.foreign_input import RECORDS, task
 from tests.http.api_client import Api
+from windlass._client.endpoints import Endpoints
 from windlass._client.keys import Keys
 from windlass._http.app import OPERATIONS
 from windlass._ids import new_id
@@ -82,6 +83,10 @@ async def quota(api: Api, _: MemoryStore) -> str:
     return "x"
 
 
+async def endpoint(_: Api, store: MemoryStore) -> str:
+    return (await Endpoints(store).disable("https://example.org", task_id=new_id())).name
+
+
 async def paused_queue(api: Api, _: MemoryStore) -> str:
     await api.good("POST", "/queues/x/pause")
     return "x"
@@ -138,6 +143,7 @@ CHANGES: dict[str, tuple[Prepare, str, Any, str]] = {
     "remove_limit": (limit, WHY, None, "remove"),
     "put_quota": (nothing, "", {"tasks": 1, "why": "cleaning"}, "create"),
     "remove_quota": (quota, WHY, None, "remove"),
+    "enable_endpoint": (endpoint, WHY, None, "remove"),
     "put_schedule": (nothing, "", {"type": "t", "rule": "1h", "why": "cleaning"}, "create"),
     "change_schedule": (schedule, "", {"rule": "3h", "why": "cleaning"}, "set"),
     "remove_schedule": (schedule, WHY, None, "remove"),

@@ -83,6 +83,8 @@ ASKED: dict[str, Asking] = {
     "get_quota": Asking(),
     "put_quota": Asking(body={"tasks": 10}),
     "remove_quota": Asking(),
+    "list_endpoints": Asking(),
+    "enable_endpoint": Asking(),
     "list_alerts": Asking(),
     "get_alert": Asking(),
     "put_alert": Asking(body={"count": 1}),
@@ -175,6 +177,7 @@ class World:
         await operator.limits.set("n", running=5)
         for tenant in ("acme", "FOREIGN-bob", "*"):
             await operator.quotas.set(tenant, tasks=1_000)
+        await operator.endpoints.disable("FOREIGN-hook", tenant="FOREIGN-bob", task_id=self.foreign["tenant"])
         await operator.alerts.add("n", queue="FOREIGN-other")
         await self.store.put(Archive(directory="FOREIGN"))
         await operator.set_queue("mail", fairness="random")

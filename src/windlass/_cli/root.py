@@ -19,7 +19,7 @@ from .output import escape_unencodable
 _MODULES = {
     **dict.fromkeys(("archive", "dashboard", "keeper", "serve", "up", "worker"), "run"),
     **dict.fromkeys(("check", "encryption", "migrate", "prune"), "upkeep"),
-    **dict.fromkeys(("alerts", "audit", "dead", "enqueue", "export", "history"), "commands"),
+    **dict.fromkeys(("alerts", "audit", "dead", "endpoints", "enqueue", "export", "history"), "commands"),
     **dict.fromkeys(
         ("keys", "limits", "queues", "quotas", "schedules", "tasks", "types", "workers"), "commands"
     ),

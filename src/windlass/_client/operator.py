@@ -42,6 +42,7 @@ from .alerts import Alerts
 from .builder import checked_aside
 from .client import Handle, LoopThread
 from .encryption import Encryption
+from .endpoints import Endpoints
 from .keys import Keys
 from .limits import Limits
 from .published_types import KnownTypes
@@ -60,7 +61,7 @@ class Operator:
 
         await app.operator.replay(Filter(types=("mail.welcome",), states=(State.DEAD,)), by=By(who="ann"))
 
-    `keys`, `limits`, `quotas`, `alerts`, `schedules` and `encryption` manage these.
+    `keys`, `limits`, `quotas`, `alerts`, `schedules`, `endpoints` and `encryption` manage these.
     """
 
     def __init__(self, store: Store, by: By, types: KnownTypes | None = None) -> None:
@@ -73,6 +74,7 @@ class Operator:
         self.quotas = Quotas(store, by)
         self.alerts = Alerts(store, by)
         self.encryption = Encryption(store, by)
+        self.endpoints = Endpoints(store, by)
         self.schedules = Schedules(store, by, self._types)
 
     def acting_as(self, by: By) -> "Operator":

@@ -24,7 +24,7 @@ from .resources.export import archive, export
 from .resources.health import checks, health, metrics
 from .resources.history import histories
 from .resources.keys import keys
-from .resources.limits import limits, quotas
+from .resources.limits import endpoints, limits, quotas
 from .resources.queues import queues
 from .resources.schedules import schedules
 from .resources.task_types import types
@@ -48,6 +48,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *queues.all,
     *limits.all,
     *quotas.all,
+    *endpoints.all,
     *schedules.all,
     *alerts.all,
     *types.all,

@@ -1,4 +1,4 @@
-"""Records that stores keep beside tasks: sessions, the audit log, declarations, history."""
+"""Records that stores keep beside tasks: sessions, the audit log, declarations, endpoints, history."""
 
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -112,6 +112,20 @@ class Declaration(Struct, frozen=True, gc=False, kw_only=True):
         return self.name.partition("/")[2]
 
 
+class DisabledEndpoint(Struct, frozen=True, gc=False, kw_only=True):
+    """An endpoint that responded with 410 Gone to a task of this tenant: nothing more is sent to it for it.
+
+    `name` is a digest of both. `endpoint` is what may be shown of it: its name in the settings, or the scheme
+    and host of a URL.
+    """
+
+    name: str
+    endpoint: str
+    tenant: str
+    at: datetime
+    task_id: TaskId
+
+
 Histogram: TypeAlias = tuple[int, ...]
 """Durations: the number of a cell, how many are in it, the next cell, …; see _policy/history/histogram.py."""
 
@@ -162,6 +176,7 @@ StoredRecord: TypeAlias = (
     | Archive
     | Declaration
     | DeclaredType
+    | DisabledEndpoint
     | HistoryBucket
 )
 """Records that a store only stores, and need not interpret."""
@@ -178,6 +193,7 @@ KINDS: dict[object, str] = {
     Archive: "archive",
     Declaration: "declaration",
     DeclaredType: "type",
+    DisabledEndpoint: "endpoint",
     HistoryBucket: "history",
 }
 

@@ -14,12 +14,13 @@ from .._model.key import ApiKey, Login
 from .._model.limit import Limit, Quota
 from .._model.options import DeclaredType
 from .._model.queue import QueueSettings
-from .._model.record import ARCHIVE_NAME, KINDS, Archive, Declaration, HistoryBucket, Record
+from .._model.record import ARCHIVE_NAME, KINDS, Archive, Declaration, DisabledEndpoint, HistoryBucket, Record
 from .._model.schedule import Schedule, ScheduleTiming, Tick
 from .._model.task import EARLIEST
 from ..errors import InvalidOption
 from . import api_key
 from .alerts import MAX_UNSENT, AlertOptions, new_alert
+from .endpoint import check_endpoint
 from .history.buckets import check_bucket
 from .input.chain import Step
 from .input.foreign_task import check_id, check_step, check_steps
@@ -183,6 +184,11 @@ def _declaration(declaration: Declaration) -> None:
         raise InvalidOption(f"the body of the declaration {quoted(declaration.name)} is not one")
 
 
+def _endpoint(endpoint: DisabledEndpoint) -> None:
+    check_endpoint(endpoint)
+    _instants(endpoint.at)
+
+
 def _is_object(text: str) -> bool:
     try:
         return isinstance(msgspec.json.decode(text), dict)
@@ -209,5 +215,6 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     AlertState: _alarm,
     Archive: _archive,
     Declaration: _declaration,
+    DisabledEndpoint: _endpoint,
     HistoryBucket: check_bucket,
 }

@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct, field
 
-from .._fetch import Fetched, Fetcher, FetchRefused
+from .._fetch import Fetcher, FetchRefused
 from .._handler.context import INJECTED, Context
+from .._policy.endpoint import is_url
 from ..alerts import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, checked_secret, sign
 from ..errors import InvalidOption
 from ..signals import Fatal
 from ..tasktype import TaskType
+from .endpoints import DisabledEndpoints
 from .headers import checked_headers
 from .responses import noted_text, require_success
 from .settings import HandlerSettings, errors_of
@@ -30,7 +32,6 @@ _SCHEDULE = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 _JITTER = 0.2
 _OURS = frozenset({ID_HEADER, TIME_HEADER, SIGNATURE_HEADER, "content-type"})
 _MAX_NOTED_BODY = 4_096
-_MAX_GONE = 10_000
 _EXAMPLE = {
     "endpoint": "https://example.org/hooks/orders",
     "event": "order.shipped",
@@ -59,8 +60,7 @@ class Webhooks(HandlerSettings, frozen=True):
 
     `endpoints`: receivers by name. `any_url`: whether payloads may also have a URL. `secret`: signs messages
     to URLs whose payload has none. `timeout`: seconds for one request. `per_endpoint`: requests to one
-    endpoint at once, over all workers. `gone_for`: after 410 Gone, how many seconds this process sends
-    nothing to the endpoint.
+    endpoint at once, over all workers.
     """
 
     table: ClassVar[str] = "webhooks"
@@ -71,7 +71,6 @@ class Webhooks(HandlerSettings, frozen=True):
     secret: str | None = None
     timeout: float = 20.0
     per_endpoint: int = 10
-    gone_for: float = 3600.0
     queue: str = "webhooks"
     max_attempts: int = len(_SCHEDULE) + 1
 
@@ -80,7 +79,7 @@ class Webhooks(HandlerSettings, frozen=True):
             checked_secret(self.secret)
         for name, endpoint in self.endpoints.items():
             with errors_of(f"endpoint {name}"):
-                if _is_url(name):
+                if is_url(name):
                     raise InvalidOption("its name must not be a URL")
                 if endpoint.secret is not None:
                     checked_secret(endpoint.secret)
@@ -115,7 +114,7 @@ class _Deliverer:
         self._settings = settings
         self._app = app
         self._fetcher = Fetcher(deadline=settings.timeout)
-        self._gone: dict[str, float] = {}  # endpoint: until when, by the monotonic clock
+        self._disabled = DisabledEndpoints(app)
 
     async def deliver_webhook(
         self,
@@ -133,8 +132,11 @@ class _Deliverer:
         is the `data` of an event of that type. `headers`: more headers. `secret`: signs the message.
         """
         target = self._target(endpoint, headers, secret)
-        if monotonic() < self._gone.get(endpoint, 0):
-            raise Fatal(f"endpoint {target.name} is disabled: it responded with 410 Gone before")
+        if (disabled := await self._disabled.find(endpoint, ctx.task.tenant)) is not None:
+            raise Fatal(
+                f"endpoint {target.name} is disabled: it responded with 410 Gone to task {disabled.task_id}; "
+                f"{_remedy(disabled.name)}"
+            )
         content = _content(body, event, ctx)
         self._fetcher.allowed = self._app.allowed_networks
         started = monotonic()
@@ -146,17 +148,13 @@ class _Deliverer:
             max_bytes=_MAX_NOTED_BODY,
             cut=True,
         )
-        return self._judged(endpoint, target, fetched, round(monotonic() - started, 3), ctx)
-
-    def _judged(
-        self, endpoint: str, target: "_Target", fetched: Fetched, seconds: float, ctx: Context
-    ) -> Delivery:
+        seconds = round(monotonic() - started, 3)
         ctx.note(status=fetched.status, seconds=seconds, response=noted_text(fetched.body))
         if fetched.status == HTTPStatus.GONE:
-            if len(self._gone) >= _MAX_GONE:
-                self._gone = {one: until for one, until in self._gone.items() if until > monotonic()}
-            self._gone[endpoint] = monotonic() + self._settings.gone_for
-            raise Fatal(f"endpoint {target.name} responded with 410 Gone and is disabled")
+            disabled = await self._disabled.disable(endpoint, ctx.task)
+            raise Fatal(
+                f"endpoint {target.name} responded with 410 Gone and is disabled; {_remedy(disabled.name)}"
+            )
         require_success(fetched, f"endpoint {target.name}")
         return Delivery(status=fetched.status, seconds=seconds)
 
@@ -164,7 +162,7 @@ class _Deliverer:
         """Return where to send and how. Raises Fatal."""
         settings = self._settings
         configured = settings.endpoints.get(endpoint)
-        if configured is None and not _is_url(endpoint):
+        if configured is None and not is_url(endpoint):
             raise Fatal(f"there is no endpoint {endpoint!r}; configured are: {_names(settings.endpoints)}")
         if configured is None and not settings.any_url:
             raise Fatal(f"only configured endpoints are allowed: {_names(settings.endpoints)}")
@@ -210,8 +208,8 @@ def _backoff(attempt: int, draw: float) -> timedelta:
     return timedelta(seconds=delay * (1 + _JITTER * (2 * draw - 1)))
 
 
-def _is_url(endpoint: str) -> bool:
-    return endpoint.lower().startswith(("http://", "https://"))
+def _remedy(id: str) -> str:
+    return f"`windlass endpoints enable {id}` enables it"
 
 
 def _names(endpoints: Mapping[str, Endpoint]) -> str:

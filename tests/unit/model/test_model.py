@@ -24,7 +24,15 @@ from windlass._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lea
 from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, MAX_STORED_TASKS, Limit, Quota, Usage
 from windlass._model.options import DeclaredType
 from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings, Window
-from windlass._model.record import Archive, Audit, Declaration, HistoryBucket, Record, Session
+from windlass._model.record import (
+    Archive,
+    Audit,
+    Declaration,
+    DisabledEndpoint,
+    HistoryBucket,
+    Record,
+    Session,
+)
 from windlass._model.schedule import Schedule, Tick
 from windlass._model.task import Enqueued, NewTask, Task
 from windlass._model.verdict import Settled, Settlement, Verdict
@@ -47,6 +55,7 @@ AT_THE_SEAM: list[Any] = [
         Login,
         DeclaredType,
         Archive,
+        DisabledEndpoint,
         HistoryBucket,
     ),
 ]

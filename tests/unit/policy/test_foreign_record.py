@@ -17,6 +17,7 @@ from windlass._model.queue import Fairness, Ordering, QueueSettings, Window
 from windlass._model.record import Archive, Declaration, HistoryBucket, Record, Session, Worker
 from windlass._model.schedule import Tick
 from windlass._policy import api_key
+from windlass._policy.endpoint import disabled_endpoint
 from windlass._policy.foreign_record import MAX_ALIASES, MAX_WEIGHTS, check_record
 from windlass._policy.input.chain import encode_steps
 from windlass._store.messages import RECORD_TYPES, decode_record
@@ -61,6 +62,7 @@ FULL: list[Record] = [
     Archive(directory="/var/archive", until=NOW),
     Declaration(name="queue/q", body='{"stripes":2}'),
     Declaration(name="alert/a", body="0" * 64),
+    disabled_endpoint("https://example.org/hook", "acme", NOW, new_id()),
     HistoryBucket(name="10s/2026-11-16T08:30:00Z", measured=True),
     Session(id="s", worker=Worker(name="w"), started_at=NOW, beat_at=NOW, expires_at=NOW),
 ]

@@ -1,4 +1,4 @@
-"""Limits and quotas: what they allow, how much is in use and by whom; set, change and remove them."""
+"""Limits, quotas and disabled endpoints: what holds tasks back, and who uses how much; change them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,9 @@ from ..._documents.limits import LimitDocument, UsageDocument
 from ..._documents.quotas import QuotaDocument
 from ..._html.formats import size
 from ..._http.resources.limits import (
+    enable_endpoint,
     get_limit,
+    list_endpoints,
     list_limits,
     list_quotas,
     put_limit,
@@ -63,15 +65,18 @@ def limit_row(limit: LimitDocument) -> LimitRow:
 
 @limits.screen("/limits", "limits.html", "Limits")
 async def show_limits(view: View) -> Mapping[str, Any]:
-    """List limits and quotas."""
+    """List limits, quotas, and endpoints that are disabled."""
     found = (await view.call(list_limits)).items
     quotas = (await view.call(list_quotas)).items
+    endpoints = (await view.call(list_endpoints)).items
     return {
         "limits": [limit_row(limit) for limit in found[:MAX_ROWS]],
         "number": len(found),
         "quotas": [(quota, _stored(quota), _used(quota)) for quota in quotas[:MAX_ROWS]],
         "number_of_quotas": len(quotas),
         "others": OTHERS,
+        "endpoints": endpoints[:MAX_ROWS],
+        "number_of_endpoints": len(endpoints),
     }
 
 
@@ -141,6 +146,13 @@ async def remove_tenant_quota(view: View) -> Done:
     tenant = view.path("tenant")
     await view.call(remove_quota, query={"why": view.why}, tenant=tenant)
     return Done(f"The quota of {_whose(tenant)} is removed.", "limits")
+
+
+@limits.action("/endpoints/{endpoint}/enable")
+async def enable(view: View) -> Done:
+    """Enable an endpoint."""
+    await view.call(enable_endpoint, query={"why": view.why}, name=view.path("endpoint"))
+    return Done("The endpoint is enabled; its dead letters can be replayed.", "limits")
 
 
 def limit_page(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Limits on running tasks and on rates of starts; quotas of what tenants store; and their use."""
+"""What holds tasks back: limits, quotas of tenants, and disabled endpoints of webhooks."""
 
 from collections import defaultdict
 from typing import Annotated, cast
@@ -6,6 +6,7 @@ from typing import Annotated, cast
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..._client.declarations import check_limit
+from ..._documents.endpoints import EndpointList, endpoint_document
 from ..._documents.limits import LimitDocument, LimitList, limit_document
 from ..._documents.quotas import QuotaDocument, QuotaList, quota_document, tenant_quota
 from ..._model.key import Scope
@@ -21,6 +22,7 @@ from .tasks import ReasonQuery
 
 limits = Operations("limits")
 quotas = Operations("quotas")
+endpoints = Operations("endpoints")
 
 Running = Annotated[int, Meta(ge=0, le=MAX_RUNNING)]
 Rate = Annotated[float, Meta(gt=0, le=MAX_RATE, description="Starts per second.")]
@@ -176,3 +178,18 @@ def _require_whole_tenant(request: AnyRequest) -> None:
     """Raise 403 for keys that are bound to queues: what a tenant uses tells of its other queues."""
     if request.caller.queues is not None:
         raise Problem("forbidden", "this key is bound to queues; a quota concerns all queues of a tenant")
+
+
+# -- disabled endpoints -----------------------------------------------------------------------------
+
+
+@endpoints("GET", "/endpoints", Scope.READ)
+async def list_endpoints(request: AnyRequest) -> EndpointList:
+    """List the endpoints that `deliver_webhook` sends nothing to, as they responded with 410 Gone."""
+    return EndpointList(items=[endpoint_document(one) for one in await request.operator().endpoints.list()])
+
+
+@endpoints("POST", "/endpoints/{name}/enable", Scope.OPERATE, status=204)
+async def enable_endpoint(request: ApiRequest[ReasonQuery, None]) -> None:
+    """Enable a disabled endpoint, by its id. Workers heed it within 10 seconds; replay its dead letters."""
+    await request.operator(request.query.why).endpoints.enable(request.path("name"))

@@ -271,7 +271,8 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys((
         "alerts add", "alerts remove", "alerts test", "archive stop", "completion", "dead discard",
         "dashboard", "dead replay", "demo", "enqueue", "keeper", "keys create", "keys list", "keys revoke",
-        "keys rotate", "encryption new-key", "encryption rotate", "quotas set", "quotas remove", "endpoints enable",
+        "keys rotate", "encryption new-key", "encryption rotate", "quotas set", "quotas remove",
+        "endpoints enable",
         "limits change", "limits remove", "limits set", "migrate", "prune", "queues pause", "queues remove",
         "queues resume", "queues set", "queues stripe", "schedules add", "schedules pause",
         "schedules remove", "schedules resume", "schedules trigger", "serve", "tasks cancel", "types remove",

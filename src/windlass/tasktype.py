@@ -39,15 +39,13 @@ class Prepared(Generic[P, R]):
         Raises InvalidPayload if the arguments do not fit, DuplicateTask, IdempotencyConflict or
         StoreUnavailable; then nothing was enqueued.
         """
-        result_type = self.spec.signature.result_type
         batch = [self._task(*self.spec.signature.payload(args, kwargs), self._ready_options())]
-        return self._app.sync_client.enqueue_tasks(batch, result_type=result_type, within=self._within)[0]
+        return self._app.sync_client.enqueue_tasks(batch, within=self._within)[0]
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue a task from async code; returns a handle once the task is durable. See `enqueue`."""
-        result_type = self.spec.signature.result_type
         batch = [self._task(*self.spec.signature.payload(args, kwargs), await self._aready_options())]
-        return (await self._app.client.enqueue_tasks(batch, result_type=result_type, within=self._within))[0]
+        return (await self._app.client.enqueue_tasks(batch, within=self._within))[0]
 
     def enqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[SyncHandle[R]]:
         """Enqueue one task for each payload, all or none, blocking.
@@ -56,15 +54,13 @@ class Prepared(Generic[P, R]):
 
         At most 100,000 at once. Returns their handles in the same order.
         """
-        result_type = self.spec.signature.result_type
         batch = self._tasks(payloads, self._ready_options())
-        return self._app.sync_client.enqueue_tasks(batch, result_type=result_type, within=self._within)
+        return self._app.sync_client.enqueue_tasks(batch, within=self._within)
 
     async def aenqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
         """Enqueue one task for each payload, all or none, from async code. See `enqueue_many`."""
-        result_type = self.spec.signature.result_type
         batch = self._tasks(payloads, await self._aready_options())
-        return await self._app.client.enqueue_tasks(batch, result_type=result_type, within=self._within)
+        return await self._app.client.enqueue_tasks(batch, within=self._within)
 
     def step(self, /, *args: P.args, **kwargs: P.kwargs) -> Step:
         """Make a step for a chain, a group or a schedule. Nothing is enqueued yet.

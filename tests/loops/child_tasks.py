@@ -7,9 +7,13 @@ import os
 import subprocess
 import sys
 import threading
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
+
+from pydantic import BaseModel
 
 from windlass import App, Backoff, Context, Fatal, Retry, Snooze
 
@@ -23,6 +27,21 @@ class Declined(Exception):
 @app.task(process=True)
 def double(n: int, at: datetime | None = None) -> dict[str, Any]:
     return {"double": 2 * n, "year": at.year if at else None}
+
+
+class Item(BaseModel):
+    number: int
+
+
+@dataclass
+class Parcel:
+    item: Item
+    price: Decimal
+
+
+@app.task(process=True)
+def pack(parcel: Parcel, day: date) -> dict[date, Parcel]:
+    return {day: parcel}
 
 
 @app.task(process=True)

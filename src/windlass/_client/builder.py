@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,7 +15,7 @@ from .._observe.tracing import inherited_trace
 from .._policy.input.chain import Step, with_fresh_ids
 from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.new_task import Origin, group, new_step, new_task
-from .._policy.input.payload import parse_payload
+from .._policy.input.payload import encode_payload, parse_payload
 from ..errors import InvalidOption
 
 _LARGE = 16 << 10
@@ -29,6 +30,15 @@ def checked_payload(text: str | bytes, spec: HandlerSpec | None, result_into: st
     if spec is not None:
         spec.signature.check(payload, result_into)
     return payload
+
+
+def encoded_payload(payload: Mapping[str, Any], spec: HandlerSpec | None) -> bytes:
+    """Encode a payload and check it against the handler, if known. Raises InvalidPayload."""
+    if spec is None:
+        return encode_payload(payload)
+    encoded = encode_payload(spec.signature.plain(payload))
+    spec.signature.check(encoded)
+    return encoded
 
 
 async def checked_aside(text: str | bytes, spec: HandlerSpec | None, result_into: str | None = None) -> bytes:

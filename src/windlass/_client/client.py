@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, Unpack
 
-import msgspec
-
 from .._model.filter import By, CancelTasks, Filter, Page
 from .._model.options import Options
 from .._model.state import ENDED, State
@@ -19,7 +17,7 @@ from .._policy.input.chain import Step, all_ids, decode_steps
 from .._policy.input.encrypted import HINT, MARKER, key_ids, refuse_marked
 from .._policy.input.new_task import check_first_options
 from .._policy.input.options import parse_duration
-from .._policy.input.payload import encode_payload
+from .._policy.input.payload import decode
 from .._store.protocol import Capability, Join, Store, require
 from ..errors import (
     InvalidOption,
@@ -32,7 +30,7 @@ from ..errors import (
     TaskFinished,
 )
 from .blocking_calls import warn_on_event_loop
-from .builder import TaskBuilder, checked_payload
+from .builder import TaskBuilder, encoded_payload
 from .predecessors import look_up
 from .published_types import KnownTypes
 
@@ -61,13 +59,12 @@ class Handle(Generic[R]):
     following: tuple[TaskId, ...]
     """The ids of the tasks that follow in its chain; each exists once the one before it has completed."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  made in thousands: positions are quicker
+    def __init__(
         self,
         store: Store,
         task_id: TaskId,
         created: bool = True,  # noqa: FBT001, FBT002
         following: tuple[TaskId, ...] = (),
-        result_type: Any = Any,
         known: tuple[TaskId, str, tuple[str, ...]] | None = None,
         types: KnownTypes | None = None,
     ) -> None:
@@ -76,7 +73,6 @@ class Handle(Generic[R]):
         self.id = task_id
         self.created = created
         self.following = following
-        self._result_type = result_type
         self._known = known  # root, tenant and secrets; None if the task existed before
 
     def __repr__(self) -> str:
@@ -135,8 +131,18 @@ class Handle(Generic[R]):
             raise TaskDead(f"task {self.id} died: {_described(task)}; see `windlass tasks show {self.id}`")
         if task.state is State.CANCELLED:
             raise TaskCancelled(f"task {self.id} was cancelled: {_described(task)}")
-        result: R = _decode_result(task.result, self._result_type)
+        result: R = self._decoded(task)
         return result
+
+    def _decoded(self, task: Task) -> Any:
+        """Return a task's result as its handler declares it, if this program has the handler."""
+        if task.result is None:
+            return None
+        if MARKER in task.result:
+            keys = ", ".join(key_ids(task.result))
+            raise Refused(f"the result needs the encryption key {keys}, which is missing here")
+        spec = None if self._types is None else self._types.declared.find(task.type)
+        return decode(task.result) if spec is None else spec.signature.result.decode(task.result)
 
     async def cancel(self, *, by: str = "client", why: str = "") -> None:
         """Cancel the task; ask a running one to stop. `by`, `why`: for the audit log. Raises TaskFinished."""
@@ -258,9 +264,9 @@ class Client:
         seconds late. A type that no app has published goes into the queue "default", with 8 attempts and no
         timeout. Raises InvalidPayload, InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
         """
-        if self.types.declared.find(type) is None:
+        if (spec := self.types.declared.find(type)) is None:
             await self.refresh_types()
-        encoded = checked_payload(encode_payload(payload or {}), self.types.declared.find(type))
+        encoded = encoded_payload(payload or {}, spec)
         ready = await self.resolved(options) if "after" in options else options
         task = self.builder.build(type, encoded, ready, self.types.defaults(type))
         return (await self.enqueue_tasks([task], within=within))[0]
@@ -284,7 +290,7 @@ class Client:
         return {**options, "after": await look_up(self._store, options.get("after", ()))}
 
     async def enqueue_tasks(
-        self, batch: Sequence[NewTask], *, result_type: Any = Any, within: object | None = None
+        self, batch: Sequence[NewTask], *, within: object | None = None
     ) -> list[Handle[Any]]:
         """Enqueue tasks that are already built, all or none."""
         _check(batch)
@@ -299,19 +305,14 @@ class Client:
                 inserted = self._join(within).enqueue(span.batch)
                 enqueued = await inserted if isinstance(inserted, Awaitable) else inserted
             span.enqueued(enqueued)
-        return self._handles(batch, enqueued, result_type)
+        return self._handles(batch, enqueued)
 
     def enqueue_tasks_sync(
-        self,
-        loop: LoopThread,
-        batch: Sequence[NewTask],
-        *,
-        result_type: Any = Any,
-        within: object | None = None,
+        self, loop: LoopThread, batch: Sequence[NewTask], *, within: object | None = None
     ) -> list[Handle[Any]]:
         """Do the same for a thread without an event loop. Its connection is only used in that thread."""
         if within is None:
-            return loop.run(self.enqueue_tasks(batch, result_type=result_type))
+            return loop.run(self.enqueue_tasks(batch))
         _check(batch)
         self.types.check_all_keys(batch)
         with send_span(batch) as span:
@@ -319,15 +320,13 @@ class Client:
             if isinstance(enqueued, Awaitable):
                 raise InvalidOption("this connection is async: use aenqueue within its transaction")
             span.enqueued(enqueued)
-        return self._handles(batch, enqueued, result_type)
+        return self._handles(batch, enqueued)
 
     def _join(self, connection: object) -> Join:
         require(self._store, Capability.JOIN, "enqueue inside your own transaction")
         return self._store.join(connection)
 
-    def _handles(
-        self, batch: Sequence[NewTask], enqueued: Iterable[Enqueued], result_type: Any
-    ) -> list[Handle[Any]]:
+    def _handles(self, batch: Sequence[NewTask], enqueued: Iterable[Enqueued]) -> list[Handle[Any]]:
         store, types = self._store, self.types
         return [
             Handle(
@@ -335,7 +334,6 @@ class Client:
                 one.id,
                 one.created,
                 all_ids(decode_steps(new.next)) if new.next and one.created else (),
-                result_type,
                 (new.root, new.tenant, new.secret) if one.created else None,
                 types,
             )
@@ -352,20 +350,6 @@ class Client:
             # A task that exists under our own fresh id was created by the call whose reply was lost.
             ours = {task.id for task in batch}
             return [Enqueued(id=one.id, created=one.created or one.id in ours) for one in repeated]
-
-
-def _decode_result(result: bytes | None, result_type: Any) -> Any:
-    """Decode a result as the handler's return type, or as plain JSON values if it no longer fits that."""
-    if result is None:
-        return None
-    if MARKER in result:
-        raise Refused(
-            f"the result needs the encryption key {', '.join(key_ids(result))}, which is missing here"
-        )
-    try:
-        return msgspec.json.decode(result, type=result_type)
-    except msgspec.ValidationError:
-        return msgspec.json.decode(result)
 
 
 def _described(task: Task) -> str:

@@ -20,7 +20,6 @@ from .._model.task import Enqueued, Task, TaskId
 from .._policy.input.chain import Step, all_secret, decode_steps
 from .._policy.input.encrypted import refuse_marked
 from .._policy.input.new_task import later_step
-from .._policy.input.payload import encode_payload
 from .._policy.input.quote import quoted, suggestion
 from .._policy.input.redact import merged
 from .._policy.schedule import new_schedule, same_rule, tick_key, triggered_task
@@ -28,7 +27,7 @@ from .._policy.task_secrets import secrets_of
 from .._policy.ticks import newest, next_tick, overdue, ticks
 from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
-from .builder import TaskBuilder
+from .builder import TaskBuilder, encoded_payload
 from .declarations import digest_of
 from .published_types import KnownTypes
 from .records import audit_reveal, change_record, list_records
@@ -113,7 +112,8 @@ class Schedules:
         published the type].
         `instead` replaces a schedule of the same name. Raises Refused if the name is taken, InvalidOption.
         """
-        made = await self.make(name, type, rule, encode_payload(payload or {}), **options)
+        spec = self._types.declared.find(type)
+        made = await self.make(name, type, rule, encoded_payload(payload or {}, spec), **options)
         return await self.put(made, instead=instead)
 
     async def make(

@@ -1,16 +1,22 @@
 """A handler's parameters as a type, which payloads are checked against when they are enqueued."""
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from .._policy.input.payload import encode_payload
 from .._policy.input.quote import suggestion
+from .._policy.input.redact import merged
 from ..errors import InvalidOption, InvalidPayload
+from .annotation import checked, needs_pydantic, pydantic_codec
 from .context import Context
+from .result_type import ResultType
+
+if TYPE_CHECKING:
+    from .pydantic_codec import PydanticCodec
 
 RESULT: Any = type("RESULT", (), {"__repr__": lambda _: "RESULT"})()
 """An argument of a step that stands for the result of the task before it (in a group: all results)."""
@@ -24,21 +30,27 @@ class Signature:
     def __init__(self, handler: Callable[..., Any], type_name: str) -> None:
         self.type_name = type_name
         self._parameters = inspect.signature(handler)
-        hints = _hints(handler)
+        hints = _hints(handler, type_name)
         self.context_name = _context_name(self._parameters, hints)
-        self.result_type = _result_type(hints.get("return", Any))
-        self._open_ended = False
+        self._encoders: dict[str, Callable[[Any], Any]] = {}  # of parameters that are not plain
+        self._codecs: dict[str, PydanticCodec] = {}
+        self._rest: msgspec.json.Decoder[Any] | None = None  # of **kwargs
         self._fields = self._field_list(hints)
         self.names = frozenset(field[0] for field in self._fields)
-        self.arguments_type = _arguments_type(self._fields)
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self.arguments_type)
+        self._decoder = self._decoder_of(self._fields)
         self._has_defaults = any(len(field) == 3 for field in self._fields)
         self._needed = frozenset(field[0] for field in self._fields if len(field) == 2)
+        self.result = ResultType(hints.get("return", Any), f"the result of {type_name!r}")
 
     @property
     def fields(self) -> frozenset[str] | None:
         """The names of the payload's fields; None if the handler takes any (**kwargs)."""
-        return None if self._open_ended else self.names
+        return None if self._rest is not None else self.names
+
+    @property
+    def secret(self) -> tuple[str, ...]:
+        """The names of fields that are secret by their types, such as `SecretStr`."""
+        return merged(*(codec.secret for codec in self._codecs.values()), self.result.secret)
 
     def payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str | None]:
         """Encode and check the payload of a call; also return the parameter given as RESULT, if any.
@@ -49,56 +61,83 @@ class Signature:
         takers = [name for name, value in bound.items() if value is RESULT]
         if len(takers) > 1:
             raise InvalidPayload(f"{' and '.join(takers)} are both RESULT; give it to one parameter")
-        decoder = self._decoder
         if takers:  # the result is not known yet: check the other parameters
             bound = {name: value for name, value in bound.items() if value is not RESULT}
-            decoder = self._without(takers[0])
+        if self._encoders:
+            bound = self.plain(bound)
         data = encode_payload(bound)
-        if not self._open_ended:
-            try:
-                decoder.decode(data)
-            except msgspec.ValidationError as error:
-                raise self._does_not_fit(error) from None
+        self.check(data, takers[0] if takers else None)
         return data, takers[0] if takers else None
+
+    def plain(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as values that `encode_payload` takes. Raises InvalidPayload."""
+        made = dict(given)
+        for name, encode in self._encoders.items():
+            if name in made:
+                made[name] = encode(made[name])
+        return made
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
         """Decode a payload into the handler's arguments; raises InvalidPayload if it does not fit."""
-        try:
-            if self._open_ended:
-                return msgspec.json.decode(payload, type=dict[str, Any])
-            values = msgspec.structs.asdict(self._decoder.decode(payload))
-        except msgspec.ValidationError as error:
-            raise self._does_not_fit(error) from None
-        except (ValueError, RecursionError):  # stored by another program, or damaged
-            raise InvalidPayload("the payload is not JSON") from None
+        values = msgspec.structs.asdict(self._decoded(payload, self._decoder))
         if self._has_defaults:
-            return {name: value for name, value in values.items() if value is not UNSET}
-        return values
+            values = {name: value for name, value in values.items() if value is not UNSET}
+        return values if self._rest is None else {**self._others(payload, self._rest), **values}
 
     def check(self, payload: bytes, result_into: str | None = None) -> None:
         """Raise InvalidPayload unless the payload fits; a parameter that receives a result may be missing."""
-        if result_into is None or self._open_ended:
-            self.arguments(payload)
-            return
+        decoder = self._decoder
+        if result_into is not None:
+            fields = [one if one[0] != result_into else (one[0], Any, UNSET) for one in self._fields]
+            decoder = self._decoder_of(fields)
+        self._decoded(payload, decoder)
+        if self._rest is not None:
+            self._others(payload, self._rest)
+
+    def schema(self, refs: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the JSON schema of payloads, and the schemas that it refers to by `refs` and their names."""
+        _, made = msgspec.json.schema_components([self._decoder.type], ref_template=f"{refs}{{name}}")
+        schema: dict[str, Any] = made.pop("Arguments")
+        del schema["title"]
+        for name, codec in self._codecs.items():
+            described = codec.schema(f"{refs}{{model}}")
+            made |= described.pop("$defs", {})
+            schema["properties"][name] = described
+        return schema, made
+
+    def _decoded(self, payload: bytes, decoder: "msgspec.json.Decoder[Any]") -> msgspec.Struct:
+        """Decode the parameters that the handler names; those with defaults may be UNSET."""
         try:
-            self._without(result_into).decode(payload)
+            made: msgspec.Struct = decoder.decode(payload)
+            for name, codec in self._codecs.items():
+                if isinstance(raw := getattr(made, name), Raw):
+                    setattr(made, name, codec.decode(raw))
+            return made
         except msgspec.ValidationError as error:
-            raise self._does_not_fit(error) from None
+            raise self._does_not_fit(str(error), _pointer(str(error))) from None
+        except InvalidPayload as error:
+            raise self._does_not_fit(str(error), error.pointer) from None
+        except (ValueError, RecursionError):  # stored by another program, or damaged
+            raise InvalidPayload("the payload is not JSON") from None
 
-    def _without(self, result_into: str) -> "msgspec.json.Decoder[Any]":
-        """Return a decoder for payloads in which this parameter may be missing, or be anything."""
-        return _decoder([one if one[0] != result_into else (one[0], Any, None) for one in self._fields])
+    def _others(self, payload: bytes, decoder: "msgspec.json.Decoder[Any]") -> dict[str, Any]:
+        """Decode the parameters that the handler does not name, and takes as **kwargs."""
+        members = msgspec.json.decode(payload, type=dict[str, Raw])
+        try:
+            return {name: decoder.decode(raw) for name, raw in members.items() if name not in self.names}
+        except msgspec.ValidationError as error:
+            raise self._does_not_fit(str(error), "") from None
 
-    def _does_not_fit(self, error: msgspec.ValidationError) -> InvalidPayload:
-        message = f"the payload does not fit {self.type_name}{self._called_with()}: {error}"
-        return InvalidPayload(message, pointer=_pointer(str(error)))
+    def _does_not_fit(self, why: str, pointer: str) -> InvalidPayload:
+        message = f"the payload does not fit {self.type_name}{self._called_with()}: {why}"
+        return InvalidPayload(message, pointer=pointer)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args and self._needed <= kwargs.keys() <= self.names:
             return kwargs  # The usual case; inspect.Signature.bind takes five microseconds.
         if self.context_name is not None and self.context_name in kwargs:
             raise InvalidOption(f"{self.context_name} is passed by the worker; do not enqueue it")
-        if not self._open_ended and (unknown := set(kwargs) - self.names):
+        if self._rest is None and (unknown := set(kwargs) - self.names):
             wrong = min(unknown)
             hint = suggestion(wrong, self.names)
             raise InvalidPayload(f"{self.type_name}{self._called_with()} has no parameter {wrong!r}{hint}")
@@ -116,21 +155,39 @@ class Signature:
         for name, parameter in self._parameters.parameters.items():
             if name == self.context_name:
                 continue
+            what = f"the parameter {name!r} of {self.type_name!r}"
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                self._open_ended = True
+                self._rest = msgspec.json.Decoder(checked(hints.get(name, Any), what)[0])
                 continue
             if parameter.kind in _BY_POSITION:
                 raise InvalidOption(
                     f"the handler of {self.type_name!r} takes {parameter} by position; payloads only have "
                     f"named values, so make it a named parameter"
                 )
-            hint = _checkable(hints.get(name, Any))
+            hint = self._field_type(name, hints.get(name, Any), what)
             if parameter.default is inspect.Parameter.empty:
                 fields.append((name, hint))
             else:
                 # The default stays in the handler: it need not be JSON, and a changed one applies at once.
-                fields.append((name, hint | UnsetType if hint is not Any else Any, UNSET))
+                fields.append((name, hint if hint in (Any, Raw) else hint | UnsetType, UNSET))
         return fields
+
+    def _field_type(self, name: str, hint: Any, what: str) -> Any:
+        """Return the type to decode a parameter as; Raw if Pydantic does that."""
+        if needs_pydantic(hint):
+            codec = self._codecs[name] = pydantic_codec(hint, name, what)
+            self._encoders[name] = codec.encode
+            return Raw
+        made, encode = checked(hint, what)
+        if encode is not None:
+            self._encoders[name] = encode
+        return made
+
+    def _decoder_of(self, fields: Sequence[tuple[Any, ...]]) -> "msgspec.json.Decoder[Any]":
+        closed = self._rest is None
+        return msgspec.json.Decoder(
+            msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=closed)
+        )
 
     def _called_with(self) -> inspect.Signature:
         """Return the signature that callers see: without the context."""
@@ -138,19 +195,20 @@ class Signature:
         return self._parameters.replace(parameters=kept, return_annotation=inspect.Signature.empty)
 
 
-def _decoder(fields: Sequence[tuple[Any, ...]]) -> "msgspec.json.Decoder[Any]":
-    return msgspec.json.Decoder(_arguments_type(fields))
-
-
-def _arguments_type(fields: Sequence[tuple[Any, ...]]) -> type[msgspec.Struct]:
-    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-
-
-def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
+def _hints(handler: Callable[..., Any], type_name: str) -> dict[str, Any]:
     try:
         return get_type_hints(handler, include_extras=True)
-    except (NameError, TypeError):  # names that only a type checker sees: not checked at run time
+    except TypeError:  # a callable without annotations of its own
         return {}
+    except NameError:
+        known = {"Context": Context, **getattr(inspect.unwrap(handler), "__globals__", {})}
+    try:
+        return get_type_hints(handler, known, include_extras=True)
+    except NameError as error:
+        raise InvalidOption(
+            f"an annotation of the handler of {type_name!r} cannot be resolved: {error}; define or import it "
+            f"before the task type, not only for type checkers"
+        ) from None
 
 
 def _context_name(parameters: inspect.Signature, hints: dict[str, Any]) -> str | None:
@@ -158,20 +216,6 @@ def _context_name(parameters: inspect.Signature, hints: dict[str, Any]) -> str |
     if not named and "ctx" in parameters.parameters and "ctx" not in hints:
         named = ["ctx"]
     return named[0] if named else None
-
-
-def _checkable(hint: Any) -> Any:
-    """Return the hint if msgspec can check it, else Any."""
-    try:
-        msgspec.json.Decoder(hint)
-        made = msgspec.inspect.type_info(hint)
-    except (TypeError, NotImplementedError):
-        return Any
-    return Any if isinstance(made, msgspec.inspect.CustomType) else hint
-
-
-def _result_type(hint: Any) -> Any:
-    return Any if hint is None or hint is type(None) else _checkable(hint)
 
 
 def _pointer(message: str) -> str:

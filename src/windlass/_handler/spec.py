@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from .._model.options import Defaults
 from .._policy.backoff import Backoff, Delay
 from .._policy.input.fingerprint import check_fields
 from .._policy.input.options import checked_name, parse_duration
+from .._policy.input.payload import decode
+from .._policy.input.redact import merged
 from ..errors import InvalidOption, InvalidPayload
 from .signature import Signature
 
@@ -54,7 +58,6 @@ class HandlerSpec:
         self.name = checked_name(name or default_name(handler), "task type")
         self.aliases = tuple(checked_name(alias, "alias") for alias in aliases)
         self.handler = handler
-        self.defaults = defaults
         self.backoff = safe_backoff(backoff)
         self.fatal = (fatal,) if isinstance(fatal, type) else tuple(fatal)
         for one in self.fatal:
@@ -68,16 +71,18 @@ class HandlerSpec:
             )
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = Signature(handler, self.name)
+        self.defaults = replace(defaults, secret=merged(defaults.secret, self.signature.secret))
         if self.signature.fields is not None:
             check_fields(defaults.unique, self.signature.fields, f"the handler of {self.name!r}")
         self.example = None if example is None else self._checked(example)
 
-    def _checked(self, example: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _checked(self, example: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            self.signature.payload((), dict(example))
+            payload, _ = self.signature.payload((), dict(example))
         except InvalidPayload as error:
             raise InvalidOption(f"the example of {self.name!r} is not a payload of it: {error}") from None
-        return example
+        plain: dict[str, Any] = decode(payload)
+        return plain
 
 
 def safe_backoff(backoff: Delay) -> Delay:

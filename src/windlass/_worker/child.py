@@ -30,7 +30,6 @@ from .processes import (
     pack,
     receive_blocking,
 )
-from .run import encode_result
 from .runner import outcome_of_error
 
 SCRIPT_NAME = "__windlass_child__"
@@ -96,7 +95,7 @@ def _run(
         fatal = spec.fatal
         with current_span(request.task.trace):
             result = _call(spec, request, outbound)
-        return Returned(encode_result(result))
+        return Returned(spec.signature.result.encode(result))
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
         return outcome_of_error(request.task, error, fatal, request.secrets)
 

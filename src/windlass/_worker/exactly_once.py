@@ -25,7 +25,7 @@ from .._policy.verdict import completion
 from .._store.protocol import Capability, Store, require
 from ..errors import LeaseLost, Refused, StoreUnavailable, TaskFinished, UsageError
 from ..signals import Stop as StopSignal
-from .run import Phase, Run, Stop, encode_result
+from .run import Phase, Run, Stop
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class Effects(Struct, eq=False):
         run = self._run
         if run.stop is not None:
             raise StopSignal("the task was asked to stop; its transaction is rolled back")
-        verdict = completion(run.task, encode_result(result), run.secrets)
+        verdict = completion(run.task, run.spec.signature.result.encode(result), run.secrets)
         run.phase = Phase.SETTLING
         duration = perf_counter() - run.started
         return Settlement(

@@ -1,4 +1,4 @@
-"""Run: one run of one task in this worker, how it is stopped, and its result as JSON."""
+"""Run: one run of one task in this worker, and how it is stopped."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,13 +12,9 @@ from .._handler.spec import HandlerSpec
 from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
-from .._policy.input.encrypted import refuse_marked
 from .._policy.input.notes import encode_notes
-from .._policy.input.payload import encode
 from .._policy.input.redact import Mask, mask_of
 from .._policy.task_secrets import masked_progress
-from ..errors import InvalidPayload
-from ..signals import Fatal
 
 _INTERRUPT_AGAIN_AFTER = 10.0  # seconds for a handler to clean up before it is interrupted once more
 
@@ -139,16 +135,3 @@ class Run(Struct, eq=False):
                 return Crashed(error=_SILENT)
             case _:
                 return Interrupted()
-
-
-def encode_result(value: Any) -> bytes | None:
-    """Encode a handler's result as JSON; None stays None. Raises Fatal if it is not JSON."""
-    if value is None:
-        return None
-    try:
-        data = encode(value, "result")
-        refuse_marked(data)
-        return data
-    except InvalidPayload as error:
-        # The work is done, and a retry would not make its result JSON.
-        raise Fatal(f"the handler ran, but {error}") from None

@@ -29,7 +29,7 @@ from ..signals import Stop as StopSignal
 from .error_hooks import ErrorHooks
 from .exactly_once import Effects
 from .processes import Processes
-from .run import Phase, Run, Stop, encode_result
+from .run import Phase, Run, Stop
 from .settings import WorkerSettings
 from .threads import Threads
 
@@ -145,7 +145,7 @@ class Runner:
             result = await _isolated(spec.handler(**arguments))
         else:
             result = await self._in_thread(run, arguments)
-        return Returned(None if run.phase is Phase.SETTLED else encode_result(result))
+        return Returned(None if run.phase is Phase.SETTLED else spec.signature.result.encode(result))
 
     async def _in_thread(self, run: Run, arguments: dict[str, Any]) -> Any:
         """Run the handler in a thread. A thread cannot be interrupted, so wait for its end unless fenced."""

@@ -11,8 +11,7 @@ from ..._model.state import State
 from ..._model.task import NewTask, Predecessor, Progress, Task, TaskId
 from ..._policy.input.chain import Step
 from ..._policy.input.new_task import check_first_options
-from ..._policy.input.payload import encode_payload
-from ..builder import checked_payload
+from ..builder import encoded_payload
 from ..client import Client, Handle, Twin
 
 R = TypeVar("R")
@@ -141,9 +140,9 @@ class SyncClient(Twin[Client]):
         seconds late. A type that no app has published goes into the queue "default", with 8 attempts and no
         timeout. Raises InvalidPayload, InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
         """
-        if self._inner.types.declared.find(type) is None:
+        if (spec := self._inner.types.declared.find(type)) is None:
             self.refresh_types()
-        encoded = checked_payload(encode_payload(payload or {}), self._inner.types.declared.find(type))
+        encoded = encoded_payload(payload or {}, spec)
         ready = self.resolved(options) if "after" in options else options
         task = self._inner.builder.build(type, encoded, ready, self._inner.types.defaults(type))
         return self.enqueue_tasks([task], within=within)[0]
@@ -164,12 +163,10 @@ class SyncClient(Twin[Client]):
         return self._loop.run(self._inner.resolved(options))
 
     def enqueue_tasks(
-        self, batch: Sequence[NewTask], *, result_type: Any = Any, within: object | None = None
+        self, batch: Sequence[NewTask], *, within: object | None = None
     ) -> list[SyncHandle[Any]]:
         """Enqueue tasks that are already built, all or none."""
         return [
             SyncHandle(one, self._loop)
-            for one in self._inner.enqueue_tasks_sync(
-                self._loop, batch, result_type=result_type, within=within
-            )
+            for one in self._inner.enqueue_tasks_sync(self._loop, batch, within=within)
         ]

@@ -3,9 +3,6 @@
 import re
 from collections.abc import Iterable
 from inspect import cleandoc
-from typing import Any
-
-import msgspec
 
 from ..._handler.spec import HandlerSpec
 from .json_schema import Json
@@ -48,10 +45,7 @@ def _payload_schema(spec: HandlerSpec, components: Json) -> str | None:
     name = f"payload.{spec.name}"
     if not _COMPONENT.fullmatch(name):
         return None
-    template = f"{_REFERENCE}{name}.{{name}}"
-    _, made = msgspec.json.schema_components([spec.signature.arguments_type], ref_template=template)
-    schema: dict[str, Any] = made.pop("Arguments")
-    schema.pop("title", None)
+    schema, made = spec.signature.schema(f"{_REFERENCE}{name}.")
     for field in spec.defaults.secret:
         if field in schema["properties"]:
             schema["properties"][field]["writeOnly"] = True

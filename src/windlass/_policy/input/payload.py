@@ -166,10 +166,9 @@ class _Converter:
 
     def _moment(self, value: datetime | time, path: _Path) -> str:
         offset = value.utcoffset()
-        if offset is None:
-            kind = "datetime" if isinstance(value, datetime) else "time"
-            raise self._invalid(path, f"is a {kind} without a time zone; pass an aware {kind}")
-        if offset % _MINUTE:
+        if offset is None and isinstance(value, datetime):
+            raise self._invalid(path, "is a datetime without a time zone; pass an aware datetime")
+        if offset is not None and offset % _MINUTE:
             raise self._invalid(path, "has a UTC offset that is not in whole minutes; convert it to UTC")
         return value.isoformat().replace("+00:00", "Z")
 

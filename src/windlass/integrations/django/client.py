@@ -38,38 +38,33 @@ class TransactionClient(Client):
         self._joins = joins
 
     async def enqueue_tasks(
-        self, batch: Sequence[NewTask], *, result_type: Any = Any, within: object | None = None
+        self, batch: Sequence[NewTask], *, within: object | None = None
     ) -> list[Handle[Any]]:
         """Enqueue tasks that are already built, all or none."""
         if within is not None:
-            return await super().enqueue_tasks(batch, result_type=result_type, within=within)
+            return await super().enqueue_tasks(batch, within=within)
         # In the thread in which Django runs the ORM for this code: its transaction is there. And on the loop
         # of the app, as Django makes a new one for each call of async code from a thread.
-        return await sync_to_async(self.enqueue_tasks_sync)(self._loop, batch, result_type=result_type)
+        return await sync_to_async(self.enqueue_tasks_sync)(self._loop, batch)
 
     def enqueue_tasks_sync(
-        self,
-        loop: LoopThread,
-        batch: Sequence[NewTask],
-        *,
-        result_type: Any = Any,
-        within: object | None = None,
+        self, loop: LoopThread, batch: Sequence[NewTask], *, within: object | None = None
     ) -> list[Handle[Any]]:
         """Do the same for a thread without an event loop."""
         if within is not None:
-            return super().enqueue_tasks_sync(loop, batch, result_type=result_type, within=within)
-        enqueued = self._enqueue_in_transaction(batch, result_type)
+            return super().enqueue_tasks_sync(loop, batch, within=within)
+        enqueued = self._enqueue_in_transaction(batch)
         if enqueued is not None:
             return enqueued
-        return loop.run(super().enqueue_tasks(batch, result_type=result_type))
+        return loop.run(super().enqueue_tasks(batch))
 
-    def _enqueue_in_transaction(self, batch: Sequence[NewTask], result_type: Any) -> list[Handle[Any]] | None:
+    def _enqueue_in_transaction(self, batch: Sequence[NewTask]) -> list[Handle[Any]] | None:
         """Enqueue if a transaction is open in this thread; else return None."""
         connection = open_transaction(self._alias)
         if connection is None:
             return None
         if self._joins and Capability.JOIN in self._store.capabilities:
-            return super().enqueue_tasks_sync(self._loop, batch, result_type=result_type, within=connection)
-        enqueue = partial(super().enqueue_tasks, batch, result_type=result_type)
+            return super().enqueue_tasks_sync(self._loop, batch, within=connection)
+        enqueue = partial(super().enqueue_tasks, batch)
         transaction.on_commit(lambda: self._loop.run(enqueue()), using=self._alias)
-        return self._handles(batch, [Enqueued(id=new.id, created=True) for new in batch], result_type)
+        return self._handles(batch, [Enqueued(id=new.id, created=True) for new in batch])

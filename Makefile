@@ -95,6 +95,12 @@ lock: setup ## Pin the dependencies in pyproject.toml (UPGRADE=1 takes newer ver
 	    --output-file requirements/dev.lock
 	@$(BIN)/uv pip compile --quiet --group pyproject.toml:audit --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file requirements/audit.lock
+	@$(BIN)/uv pip compile --quiet --group pyproject.toml:docs --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file requirements/docs.lock
+
+.PHONY: docs
+docs: setup ## Build the docs site into build/site; fail on any warning or broken link
+	@$(BIN)/python scripts/docs
 
 .PHONY: audit
 audit: setup ## Check the dependencies for known vulnerabilities and licences; write the bill of materials (OFFLINE=1: without advisories)

@@ -3,8 +3,8 @@
 | key | type | content |
 | --- | --- | --- |
 | `meta` | hash | version of queue settings and limits, leader, format |
-| `t:<id>` | hash | what changes of a task, in fields of one letter (`rows.py`) |
-| `d:<id>` | string | the rest of a task, as MessagePack |
+| `t:<id>` | string | a task (`rows.py`) |
+| `d:<id>` | string | what does not change of a task, if that is long |
 | `a:<id>` `m:<id>` | list, hash | recorded attempts; marks of `once` |
 | `s:<id>` `w:<id>` | set | successors that wait for a task; predecessors that a task waits for |
 | `ids` | zset by name | every task |

@@ -12,7 +12,7 @@ from ..rules.settlement import settle as settle_rule
 from .claim.claimer import Claimer
 from .connection.link import Argument
 from .database import TRIES, Database
-from .rows import encode, microseconds
+from .rows import encode, microseconds, read_cancellation
 from .rule_player import play
 from .unit_of_work import UnitOfWork
 
@@ -91,10 +91,9 @@ async def heartbeat(database: Database, beat: Heartbeat, worker: bytes) -> Heart
 
 
 def _request(lease: Lease, found: object) -> CancelRequest | None:
-    if not isinstance(found, list):
+    if not isinstance(found, bytes):
         return None
-    by, why = (None if one is None else one.decode() for one in (*found, None, None)[:2])
-    return CancelRequest(lease.task_id, by, why)
+    return CancelRequest(lease.task_id, *read_cancellation(found))
 
 
 async def rescue(database: Database, claimer: Claimer, session: str, limit: int) -> tuple[Claimed, ...]:

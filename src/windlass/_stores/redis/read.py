@@ -67,9 +67,9 @@ class Reader:
             some = ids[at : at + WINDOW]
             rows = await self._client.run("load", [self._keys.meta], [self._keys.prefix, *some])
             found += [
-                read_task(task_id, row, document)
-                for task_id, (row, document) in zip(some, rows, strict=True)
-                if row[0] is not None
+                read_task(task_id, row, *document)
+                for task_id, (row, *document) in zip(some, rows, strict=True)
+                if row is not None
             ]
         return found
 

@@ -1,5 +1,6 @@
 """Records: put, list and remove; sessions and the usage of limits."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from ..rules.usage import usages
 from .claim import relayout
 from .claim.answers import read_bucket
 from .database import Database
-from .rows import moment
+from .rows import moment, read_permits
 from .unit_of_work import UnitOfWork
 
 R = TypeVar("R", bound=Record)
@@ -161,10 +162,5 @@ async def _usages(database: Database) -> list[Usage]:
 async def _held_permits(database: Database) -> dict[str, int]:
     keys = database.keys
     ids = await relayout.running(database)
-    texts = await database.client.call_all([("HGET", keys.task(one), "P") for one in ids])
-    held: dict[str, int] = {}
-    for text in texts:
-        for key in (text or b"").decode().split("\n"):
-            if key:
-                held[key] = held.get(key, 0) + 1
-    return held
+    rows = await database.client.call_all([("GET", keys.task(one)) for one in ids])
+    return Counter(permit for row in rows for permit in read_permits(row))

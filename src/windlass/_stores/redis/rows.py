@@ -1,11 +1,16 @@
-"""Tasks as Redis has them: a hash of what changes often, and a document of the rest.
+"""Tasks as Redis has them: each is one string, its row.
 
-The hash has fields of one letter. Instants are whole microseconds since 1970.
+A row begins with numbers of fixed width, which scripts read and write (lua/parts/row.lua). Then follow group,
+session, worker, permits and progress, which scripts write too; then what only Python reads: what else may
+change, and the document of what does not. A long document has a key of its own, so that it is not copied
+whenever its task changes. Instants are whole microseconds since 1970, 0 for none.
 """
 
-from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from functools import lru_cache
+from struct import Struct as Format
+from struct import error as FormatError  # noqa: N812  it is an exception
 
 import msgspec
 from msgspec import Struct
@@ -15,54 +20,61 @@ from ..._model.state import State
 from ..._model.task import DAMAGED, Error, Progress, Task, TaskId
 from .keys import NO_PLACE, SEPARATOR, group_of
 
-Row: TypeAlias = Sequence[Any]
-Value: TypeAlias = str | bytes | int | float
+LONGEST_INSIDE = 1_000
+"""Bytes of the longest document that is part of its row."""
 
-VERSION = "v"
-"""Counts the changes of a task: a commit is refused if it has risen since the task was read."""
+NUMBERS = ">I4I4I4c1BdddI2I2I2I4I4I4"
+"""The numbers of a row, as Lua's `struct` has them.
 
-FIELDS = (
-    VERSION,
-    "s",  # state
-    "q",  # group: queue, type, tenant
-    "f",  # fence
-    "a",  # attempt
-    "r",  # run_at
-    "c",  # created_at
-    "b",  # boost
-    "e",  # expires_at
-    "C",  # claimed_at
-    "S",  # session
-    "w",  # worker
-    "z",  # finished_at
-    "d",  # duration
-    "o",  # outcome of the attempt that completed it
-    "u",  # unhandled_since
-    "x",  # cancel_requested
-    "R",  # result
-    "E",  # error
-    "g",  # progress
-    "B",  # cancelled_by
-    "Y",  # cancel_reason
-    "F",  # failure
-    "l",  # place among the ready tasks of its queue
-    "P",  # permits that it holds while it runs
-    "D",  # whether tasks have waited for it
-)
-"""Fields of a task's hash, in the order of rows."""
+Version, fence, attempt, state, flags; when the task was due, when it expires, when claimed; the lengths
+of group, session, worker, permits, progress and what else may change.
+"""
+
+VERSION_BYTES = 4
+"""The version comes first. A commit is refused if it has changed since the task was read."""
 
 PERMITS = "\n"  # between the keys of permits
 
+_format = Format(">IIIcBdddHHHIII")
+_version = Format(">I")
+_CANCEL, _DOCUMENT_OUTSIDE, _DEPENDENTS = 1, 2, 4  # flags
+_LETTERS = {
+    State.WAITING: b"w",
+    State.SCHEDULED: b"s",
+    State.READY: b"r",
+    State.RUNNING: b"R",
+    State.COMPLETED: b"c",
+    State.CANCELLED: b"x",
+    State.DEAD: b"d",
+}
+_STATES = {letter: state for state, letter in _LETTERS.items()}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_STATES = {state.value.encode(): state for state in State}
-_errors = msgspec.msgpack.Decoder(Error)
+_LATEST = 250_000_000_000_000_000  # microseconds: the year 9892
 _progress = msgspec.msgpack.Decoder(Progress)
 _attempts = msgspec.msgpack.Decoder(Attempt)
 encode = msgspec.msgpack.Encoder().encode
 
 
-class Document(Struct, frozen=True, gc=False, omit_defaults=True):
+class _Changing(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What may change of a task, except for what scripts change."""
+
+    run_at: int | None = msgspec.field(name="r", default=None)  # None: when it was due
+    created_at: int | None = msgspec.field(name="c", default=None)  # None: when it was due
+    boost: int = msgspec.field(name="b", default=0)
+    finished_at: int | None = msgspec.field(name="z", default=None)
+    duration: float | None = msgspec.field(name="d", default=None)
+    outcome: str | None = msgspec.field(name="o", default=None)  # of the attempt that completed it
+    unhandled_since: int | None = msgspec.field(name="u", default=None)
+    result: bytes | None = msgspec.field(name="R", default=None)
+    error: Error | None = msgspec.field(name="E", default=None)
+    cancelled_by: str | None = msgspec.field(name="B", default=None)
+    cancel_reason: str | None = msgspec.field(name="Y", default=None)
+    failure: str | None = msgspec.field(name="F", default=None)
+    place: str = msgspec.field(name="l", default=NO_PLACE)  # among the ready tasks of its queue
+
+
+class _Document(Struct, frozen=True, gc=False, omit_defaults=True):
     """What seldom or never changes of a task."""
 
     payload: bytes = msgspec.field(name="p")
@@ -80,7 +92,11 @@ class Document(Struct, frozen=True, gc=False, omit_defaults=True):
     enqueued_by: str = msgspec.field(name="b", default="")
 
 
-_documents = msgspec.msgpack.Decoder(Document)
+IN_DOCUMENT = frozenset(_Document.__struct_fields__)
+"""Attributes of a task that its document has."""
+
+_changing = msgspec.msgpack.Decoder(_Changing)
+_documents = msgspec.msgpack.Decoder(_Document)
 
 
 class Stored(Struct, frozen=True, gc=False):
@@ -88,10 +104,11 @@ class Stored(Struct, frozen=True, gc=False):
 
     task: Task
     version: int
+    document: bytes  # b"": it has a key of its own
     place: str = NO_PLACE
     permits: tuple[str, ...] = ()
     outcome: str | None = None
-    has_dependents: bool = False
+    has_dependents: bool = False  # whether tasks have waited for it
 
 
 def instant(moment: datetime) -> int:
@@ -112,21 +129,26 @@ def microseconds(duration: timedelta) -> int:
 # -- read --------------------------------------------------------------------------------------------
 
 
-def read_task(task_id: TaskId, row: Row, document: bytes | None) -> Stored:
-    """Read a task from the fields of its hash, in the order of FIELDS, and its document."""
+def read_task(task_id: TaskId, row: bytes, document: bytes = b"") -> Stored:
+    """Read a task from its row, and its document if that has a key of its own."""
     try:
-        return _read(task_id, row, _documents.decode(document or b""))
-    except (ValueError, KeyError, TypeError, OverflowError):
+        return _read(task_id, row, document)
+    except (ValueError, KeyError, TypeError, OverflowError, FormatError):
         return _salvaged(task_id, row, document)
 
 
-def _read(task_id: TaskId, row: Row, rest: Document) -> Stored:
+def _read(task_id: TaskId, row: bytes, document: bytes) -> Stored:
     (
-        version, state, group, fence, attempt, run_at, created_at, boost, expires_at, claimed_at, session,
-        worker, finished_at, duration, outcome, unhandled, cancel, result, error, progress, by, why,
-        failure, place, permits, dependents,
-    ) = row  # fmt: skip
-    queue, type_name, tenant = group.decode().split(SEPARATOR)
+        version, fence, attempt, letter, flags, due, expires, claimed, of_group, of_session, of_worker,
+        of_permits, of_progress, of_changing,
+    ) = _format.unpack_from(row)  # fmt: skip
+    at = _format.size
+    queue, type_name, tenant = _names(row[at : (at := at + of_group)])
+    session, worker = row[at : (at := at + of_session)], row[at : (at := at + of_worker)]
+    permits, progress = row[at : (at := at + of_permits)], row[at : (at := at + of_progress)]
+    other = _changing.decode(row[at : (at := at + of_changing)])
+    rest = _documents.decode(document if flags & _DOCUMENT_OUTSIDE else row[at:])
+    state, due_at = _STATES[letter], moment(due)
     task = Task(
         id=task_id,
         type=type_name,
@@ -135,23 +157,23 @@ def _read(task_id: TaskId, row: Row, rest: Document) -> Stored:
         queue=queue,
         tenant=tenant,
         priority=rest.priority,
-        boost=int(boost) if boost else 0,
-        state=_STATES[state],
-        attempt=int(attempt) if attempt else 0,
+        boost=other.boost,
+        state=state,
+        attempt=attempt,
         max_attempts=rest.max_attempts,
-        fence=int(fence) if fence else 0,
-        run_at=moment(run_at),
-        created_at=moment(created_at),
-        claimed_at=moment(claimed_at) if claimed_at else None,
-        finished_at=moment(finished_at) if finished_at else None,
+        fence=fence,
+        run_at=due_at if other.run_at is None else moment(other.run_at),
+        created_at=due_at if other.created_at is None else moment(other.created_at),
+        claimed_at=moment(claimed) if claimed else None,
+        finished_at=_moment(other.finished_at),
         timeout=None if rest.timeout is None else timedelta(microseconds=rest.timeout),
-        session=session.decode() if session else None,
-        worker=None if worker is None else worker.decode(),
-        duration=float(duration) if duration else None,
-        cancel_requested=cancel is not None,
+        session=session.decode() or None,
+        worker=worker.decode() or None,
+        duration=other.duration,
+        cancel_requested=bool(flags & _CANCEL),
         progress=_progress.decode(progress) if progress else None,
-        result=result,
-        error=_errors.decode(error) if error else None,
+        result=other.result,
+        error=other.error,
         idempotency_key=rest.idempotency_key,
         fingerprint=rest.fingerprint,
         next=rest.next,
@@ -160,56 +182,91 @@ def _read(task_id: TaskId, row: Row, rest: Document) -> Stored:
         secret=rest.secret,
         trace=rest.trace,
         enqueued_by=rest.enqueued_by,
-        unhandled_since=moment(unhandled) if unhandled else None,
-        expires_at=moment(expires_at) if expires_at else None,
-        cancelled_by=None if by is None else by.decode(),
-        cancel_reason=None if why is None else why.decode(),
-        failure=failure.decode() if failure else None,
+        unhandled_since=_moment(other.unhandled_since),
+        expires_at=moment(expires) if expires else None,
+        cancelled_by=other.cancelled_by,
+        cancel_reason=other.cancel_reason,
+        failure=other.failure,
     )
     return Stored(
         task,
-        int(version),
-        place.decode() if place else NO_PLACE,
+        version,
+        row[at:],
+        other.place if state is State.READY else NO_PLACE,
         tuple(permits.decode().split(PERMITS)) if permits else (),
-        outcome.decode() if outcome else None,
-        bool(dependents),
+        other.outcome,
+        bool(flags & _DEPENDENTS),
     )
 
 
-def _salvaged(task_id: TaskId, row: Row, document: bytes | None) -> Stored:
+@lru_cache(maxsize=4096)
+def _names(group: bytes) -> tuple[str, str, str]:
+    """Return the queue, the type and the tenant of a group."""
+    queue, type_name, tenant = group.decode().split(SEPARATOR)
+    return queue, type_name, tenant
+
+
+def _moment(instant: int | None) -> datetime | None:
+    return None if instant is None else moment(instant)
+
+
+def _salvaged(task_id: TaskId, row: bytes, document: bytes) -> Stored:
     """Read what is left of a damaged task, so that it hides no other and can be discarded."""
-    fields = dict(zip(FIELDS, row, strict=True))
-
-    def number(name: str) -> int:
-        try:
-            return int(fields[name] or 0)
-        except ValueError:
-            return 0
-
-    parts = (fields["q"] or b"").decode(errors="replace").split(SEPARATOR)
+    numbers = _format.unpack_from(row.ljust(_format.size, b"\0"))
+    version, fence, attempt, letter, flags, due, _, _, of_group, of_session, *lengths = numbers
+    at = _format.size
+    parts = row[at : (at := at + of_group)].decode(errors="replace").split(SEPARATOR)
     queue, type_name, tenant = (*parts, "", "", "")[:3]
-    error = Error(type=DAMAGED, message="stored damaged: its document or a field cannot be read")
+    session = row[at : (at := at + of_session)].decode(errors="replace")
+    inside = row[at + sum(lengths) :]
+    due_at = moment(due) if 0 <= due < _LATEST else _EPOCH
+    is_outside = bool(flags & _DOCUMENT_OUTSIDE)
+    other = _Changing()
+    with suppress(ValueError, FormatError):
+        other = _changing_of(row)
     task = Task(
         id=task_id,
         type=type_name,
-        payload=b"null" if document is None else document,
+        payload=(document or b"null") if is_outside else inside,
         root=task_id,
         queue=queue,
         tenant=tenant,
         priority=0,
-        boost=number("b"),
-        state=_STATES.get(fields["s"], State.DEAD),
-        attempt=number("a"),
+        boost=other.boost,
+        state=_STATES.get(letter, State.DEAD),
+        attempt=attempt,
         max_attempts=1,
-        fence=number("f"),
-        run_at=moment(number("r")),
-        created_at=moment(number("c")),
-        session=(fields["S"] or b"").decode(errors="replace") or None,
-        finished_at=moment(number("z")) if fields["z"] else None,
-        error=error,
+        fence=fence,
+        run_at=due_at,
+        created_at=due_at,
+        finished_at=_moment(other.finished_at),
+        session=session or None,
+        error=Error(type=DAMAGED, message="stored damaged: its row or its document cannot be read"),
     )
-    place = (fields["l"] or b"").decode(errors="replace")
-    return Stored(task, number(VERSION), place, (), None, bool(fields["D"]))
+    return Stored(
+        task, version, b"" if is_outside else inside, other.place, has_dependents=bool(flags & _DEPENDENTS)
+    )
+
+
+def _changing_of(row: bytes) -> _Changing:
+    *_, of_changing = lengths = _format.unpack_from(row)[8:]
+    end = _format.size + sum(lengths)
+    return _changing.decode(row[end - of_changing : end])
+
+
+def read_cancellation(row: bytes) -> tuple[str | None, str | None]:
+    """Return who asked the task of a row to stop, and why."""
+    other = _changing_of(row)
+    return other.cancelled_by, other.cancel_reason
+
+
+def read_permits(row: bytes | None) -> list[str]:
+    """Return the permits that the task of a row holds."""
+    if row is None or len(row) < _format.size:
+        return []
+    *_, of_group, of_session, of_worker, of_permits, _, _ = _format.unpack_from(row)
+    at = _format.size + of_group + of_session + of_worker
+    return row[at : at + of_permits].decode().split(PERMITS) if of_permits else []
 
 
 def read_attempt(data: bytes) -> Attempt:
@@ -223,7 +280,7 @@ def read_attempt(data: bytes) -> Attempt:
 def document_of(task: Task) -> bytes:
     """Return the document of a task."""
     return encode(
-        Document(
+        _Document(
             payload=task.payload,
             root="" if task.root == task.id else task.root,
             priority=task.priority,
@@ -241,84 +298,57 @@ def document_of(task: Task) -> bytes:
     )
 
 
-def changed_fields(before: Stored | None, after: Stored) -> tuple[list[Value], list[str], bool]:
-    """Compare a task with what was read: fields of its hash to set (name and value in turn) and to delete.
+def version_of(stored: Stored | None) -> bytes:
+    """Return the version of a task as its row begins with it; b"" for a task that does not exist."""
+    return b"" if stored is None else _version.pack(stored.version)
 
-    Also return whether its document changes.
-    """
-    set_to: list[Value] = [VERSION, after.version]
-    gone: list[str] = []
-    if before is None:
-        task = after.task
-        set_to += ("q", group_of(task.queue, task.type, task.tenant))
-        changed = [one for one in _TASK_FIELDS if getattr(task, one[0]) is not None]
-    else:
-        old, new = before.task, after.task
-        changed = [one for one in _TASK_FIELDS if getattr(old, one[0]) is not getattr(new, one[0])]
-    for attribute, name, write in changed:
-        value = write(getattr(after.task, attribute))
-        if value is not None:
-            set_to += (name, value)
-        elif before is not None:
-            gone.append(name)
-    for attribute, name, write in _STORED_FIELDS:
-        was = None if before is None else write(getattr(before, attribute))
-        value = write(getattr(after, attribute))
-        if value != was:
-            set_to += (name, "" if value is None else value)
-    is_other = before is None or any(
-        getattr(before.task, one) is not getattr(after.task, one) for one in _IN_DOCUMENT
+
+def row_of(stored: Stored) -> bytes:
+    """Return the row of a task."""
+    task = stored.task
+    run_at, created_at = instant(task.run_at), instant(task.created_at)
+    due = max(run_at, created_at)
+    group = group_of(task.queue, task.type, task.tenant).encode()
+    session, worker = (task.session or "").encode(), (task.worker or "").encode()
+    permits = PERMITS.join(stored.permits).encode()
+    progress = b"" if task.progress is None else encode(task.progress)
+    changing = encode(
+        _Changing(
+            None if run_at == due else run_at,
+            None if created_at == due else created_at,
+            task.boost,
+            _instant(task.finished_at),
+            task.duration,
+            stored.outcome,
+            _instant(task.unhandled_since),
+            task.result,
+            task.error,
+            task.cancelled_by,
+            task.cancel_reason,
+            task.failure,
+            stored.place,
+        )
     )
-    return set_to, gone, is_other
+    numbers = _format.pack(
+        stored.version,
+        task.fence,
+        task.attempt,
+        _LETTERS[task.state],
+        (_CANCEL if task.cancel_requested else 0)
+        | (0 if stored.document else _DOCUMENT_OUTSIDE)
+        | (_DEPENDENTS if stored.has_dependents else 0),
+        due,
+        _instant(task.expires_at) or 0,
+        _instant(task.claimed_at) or 0,
+        len(group),
+        len(session),
+        len(worker),
+        len(permits),
+        len(progress),
+        len(changing),
+    )
+    return b"".join((numbers, group, session, worker, permits, progress, changing, stored.document))
 
 
-def _as_instant(moment: datetime | None) -> int | None:
+def _instant(moment: datetime | None) -> int | None:
     return None if moment is None else (moment - _EPOCH) // _MICROSECOND
-
-
-def _encoded(value: object) -> bytes | None:
-    return None if value is None else encode(value)
-
-
-def _if_any(value: Any) -> Any:
-    return value or None
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-_TASK_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
-    ("state", "s", lambda state: state.value),
-    ("fence", "f", _if_any),
-    ("attempt", "a", _if_any),
-    ("run_at", "r", _as_instant),
-    ("created_at", "c", _as_instant),
-    ("boost", "b", _if_any),
-    ("expires_at", "e", _as_instant),
-    ("claimed_at", "C", _as_instant),
-    ("session", "S", lambda session: session or ""),  # Empty is none: one command less for each settlement.
-    ("worker", "w", _as_it_is),
-    ("finished_at", "z", _as_instant),
-    ("duration", "d", lambda duration: None if duration is None else repr(duration)),
-    ("unhandled_since", "u", _as_instant),
-    ("cancel_requested", "x", lambda asked: "1" if asked else None),
-    ("result", "R", _as_it_is),
-    ("error", "E", _encoded),
-    ("progress", "g", _encoded),
-    ("cancelled_by", "B", _as_it_is),
-    ("cancel_reason", "Y", _as_it_is),
-    ("failure", "F", _as_it_is),
-)
-"""Attributes of a task, the fields of its hash, and how they are written."""
-
-_STORED_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
-    ("outcome", "o", _as_it_is),
-    ("place", "l", _if_any),
-    ("permits", "P", lambda permits: PERMITS.join(permits) or None),
-    ("has_dependents", "D", lambda has: "1" if has else None),
-)
-_IN_DOCUMENT = (
-    *("payload", "root", "priority", "max_attempts", "timeout", "idempotency_key", "fingerprint", "next"),
-    *("after", "result_into", "secret", "trace", "enqueued_by"),
-)

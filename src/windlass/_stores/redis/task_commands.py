@@ -1,4 +1,4 @@
-"""The commands that write a task: its hash, its document, and the sorted sets and hashes that it is found by.
+"""The commands that write what a task is found by: sorted sets, sets and hashes.
 
 What is written is the difference between the task as it was read and as it is to be.
 """
@@ -9,13 +9,13 @@ from typing import TypeAlias
 from ..._model.state import ENDED, State
 from .connection.link import Argument
 from .keys import NO_PLACE, Keys, group_of
-from .rows import Stored, changed_fields, document_of, instant
+from .rows import Stored, instant
 
 Command: TypeAlias = Sequence[Argument]
 """A command, its key and its arguments. `LEAVE` is our own: see lua/parts/commit.lua."""
 
-_MERGED = ("ZADD", "ZREM", "SADD", "SREM")
-"""Commands of which several on one set can be one: no unit of work adds and removes the same member."""
+_MERGED = ("ZADD", "ZREM", "SADD", "SREM", "HDEL")
+"""Commands of which several on one key can be one: no unit of work adds and removes the same member."""
 
 _MOST_ARGUMENTS = 1000
 
@@ -39,14 +39,8 @@ def merged(commands: Iterable[Command]) -> list[Command]:
 
 
 def write(keys: Keys, before: Stored | None, after: Stored) -> Iterator[Command]:
-    """Insert a task, or change one."""
+    """Insert a task, or change one; its row is written apart from this."""
     task = after.task
-    fields, gone, is_other_document = changed_fields(before, after)
-    yield "HSET", keys.task(task.id), *fields
-    if gone:
-        yield "HDEL", keys.task(task.id), *gone
-    if is_other_document:
-        yield "SET", keys.document(task.id), document_of(task)
     if before is None:
         yield "ZADD", keys.ids, 0, task.id
         if task.root != task.id:

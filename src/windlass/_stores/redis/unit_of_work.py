@@ -22,7 +22,7 @@ from . import task_commands
 from .connection.client import Client
 from .connection.link import Argument
 from .keys import NO_PLACE, Keys, place_of
-from .rows import VERSION, Stored, encode, read_task
+from .rows import IN_DOCUMENT, LONGEST_INSIDE, Stored, document_of, encode, read_task, row_of, version_of
 
 _AT_ONCE = 500  # arguments of one command
 _GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at", "expires_at"}
@@ -71,6 +71,7 @@ class UnitOfWork:
         self._client = client
         self._stored: dict[TaskId, Stored | None] = dict(seeds or {})
         self._current: dict[TaskId, Task | None] = {}  # changed tasks; None: deleted
+        self._rewritten: set[TaskId] = set()  # tasks whose document changes
         self._touched: dict[TaskId, None] = {}  # tasks whose dependencies change
         self._outcomes: dict[TaskId, str] = {}
         self._permits: dict[TaskId, tuple[str, ...]] = {}
@@ -78,6 +79,7 @@ class UnitOfWork:
         self._dropped: set[TaskId] = set()  # tasks that wait for nothing any more
         self._sets: dict[str, set[str]] = {}
         self._guards: dict[tuple[str, str], str | bytes] = {(keys.meta, "rules"): rules_version}
+        self._rows: dict[TaskId, bytes] = {}  # new ones of changed tasks
         self._commands: list[Sequence[Argument]] = []
 
     # -- tasks ---------------------------------------------------------------------------------------
@@ -88,12 +90,9 @@ class UnitOfWork:
         unread = [one for one in wanted if one not in self._stored]
         for start in range(0, len(unread), _AT_ONCE):
             some = unread[start : start + _AT_ONCE]
-            for task_id, (row, document) in zip(
-                some,
-                await self._client.run("load", [self.keys.meta], [self.keys.prefix, *some]),
-                strict=True,
-            ):
-                self._stored[task_id] = None if row[0] is None else read_task(task_id, row, document)
+            rows = await self._client.run("load", [self.keys.meta], [self.keys.prefix, *some])
+            for task_id, (row, *document) in zip(some, rows, strict=True):
+                self._stored[task_id] = None if row is None else read_task(task_id, row, *document)
         return {one: task for one in wanted if (task := self._now_is(one)) is not None}
 
     def _now_is(self, task_id: TaskId) -> Task | None:
@@ -115,6 +114,8 @@ class UnitOfWork:
     def update(self, task: Task, **changes: Any) -> Task:
         changed = replace(task, **changes)
         self._current[task.id] = changed
+        if not IN_DOCUMENT.isdisjoint(changes):
+            self._rewritten.add(task.id)
         return changed
 
     def note_outcome(self, task_id: TaskId, outcome: str) -> None:
@@ -259,25 +260,27 @@ class UnitOfWork:
     # -- commit --------------------------------------------------------------------------------------
 
     def statement(self) -> tuple[list[str], list[Argument]]:
-        """Return keys and arguments of `commit` in lua/parts: guards and commands."""
+        """Return keys and arguments of `commit` in lua/parts: tasks, guards and commands."""
         self._write()
         index: dict[str, int] = {self.keys.meta: 1}
 
         def at(key: str) -> int:
             return index.setdefault(key, len(index) + 1)
 
+        tasks: list[Argument] = []
+        for task_id, stored in self._stored.items():
+            at(self.keys.task(task_id))
+            tasks += (version_of(stored), self._rows.get(task_id, b""))
         guards: list[Argument] = []
         for (hashed, field), value in self._guards.items():
             guards += (at(hashed), field, value)
-        for task_id, stored in self._stored.items():
-            guards += (at(self.keys.task(task_id)), VERSION, "" if stored is None else stored.version)
         commands: list[Argument] = []
         number = 0
         for name, key, *rest in task_commands.merged(self._commands):
             arguments = [rest[0], at(str(rest[1])), rest[2]] if name == "LEAVE" else rest
             commands += (len(arguments), name, at(str(key)), *arguments)
             number += 1
-        return list(index), [len(guards) // 3, *guards, number, *commands]
+        return list(index), [len(tasks) // 2, *tasks, len(guards) // 3, *guards, number, *commands]
 
     def discard(self) -> None:
         """Forget all changes, so that a commit only checks the readings."""
@@ -300,6 +303,7 @@ class UnitOfWork:
             before, task = self._stored.get(task_id), self._now_is(task_id)
             if task is not None:
                 after = self._next(before, task, waited_for=task_id in waited_for)
+                self._rows[task_id] = row_of(after)
                 self._commands += task_commands.write(self.keys, before, after)
                 self.wakes.all_queues |= before is not None and not {*before.permits} <= {*after.permits}
             elif before is not None:
@@ -317,11 +321,24 @@ class UnitOfWork:
         return Stored(
             task,
             1 if before is None else before.version + 1,
+            self._document(before, task),
             self._place(task),
             permits,
             outcome if task.state is State.COMPLETED else None,
             waited_for or (before is not None and before.has_dependents),
         )
+
+    def _document(self, before: Stored | None, task: Task) -> bytes:
+        """Return the document of a task as its row has it; b"" if it has a key of its own."""
+        if before is not None and task.id not in self._rewritten:
+            return before.document
+        document = document_of(task)
+        if len(document) > LONGEST_INSIDE:
+            self.run("SET", self.keys.document(task.id), document)
+            return b""
+        if before is not None and not before.document:
+            self.run("DEL", self.keys.document(task.id))
+        return document
 
     def _place(self, task: Task) -> str:
         if task.state is not State.READY or self.rules.is_fifo(task.queue):

@@ -146,9 +146,9 @@ class Answers:
         for at in range(0, len(ids), _WINDOW):
             some = ids[at : at + _WINDOW]
             rows = await self._client.run("load", [self._keys.meta], [self._keys.prefix, *some])
-            for task_id, (row, document) in zip(some, rows, strict=True):
-                if row[0] is not None:
-                    found[task_id] = read_task(task_id, row, document)
+            for task_id, (row, *document) in zip(some, rows, strict=True):
+                if row is not None:
+                    found[task_id] = read_task(task_id, row, *document)
         return found
 
     # -- limits --------------------------------------------------------------------------------------

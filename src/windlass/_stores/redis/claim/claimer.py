@@ -56,7 +56,7 @@ class Claimer:
         """Read the rows of a script; None if the session is not alive."""
         if rows == _SESSION_LOST:
             return None
-        tasks = [read_task(task_id.decode(), row, document) for task_id, row, document in rows]
+        tasks = [read_task(task_id.decode(), row, *document) for task_id, row, *document in rows]
         if len(self._kept) + len(tasks) > MAX_KEPT:
             self._kept.clear()
         self._kept.update(

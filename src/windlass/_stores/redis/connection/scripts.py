@@ -1,7 +1,7 @@
 """Scripts by name: the files of lua/, put together from parts, and known to the server by their hash.
 
-A line `@part` stands for lua/parts/part.lua, and `@fields` for the fields of a task's hash. As a hash names a
-script, versions of the library with different scripts run side by side.
+A line `@part` stands for lua/parts/part.lua, `@numbers` and `@version` for the layout of rows. As a hash
+names a script, versions of the library with different scripts run side by side.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..rows import FIELDS
+from ..rows import NUMBERS, VERSION_BYTES
 
 _FOLDER = Path(__file__).parent.parent / "lua"
 _SLOT = re.compile(r"^@(\w+)$", re.MULTILINE)
@@ -29,7 +29,7 @@ class Script(Struct, frozen=True):
 def script(name: str) -> Script:
     """Return the script of lua/<name>.lua."""
     whole = _SLOT.sub(lambda slot: _read(f"parts/{slot[1]}"), _read(name))
-    text = whole.replace("@fields", ", ".join(f"'{field}'" for field in FIELDS))
+    text = whole.replace("@numbers", NUMBERS).replace("@version", str(VERSION_BYTES))
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

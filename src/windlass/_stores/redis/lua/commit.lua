@@ -2,9 +2,10 @@
 -- guard that failed.
 @steady
 @clock
+@bulk
 @commit
 local at, failed = guarded(2)
 if at then
-    apply(at)
+    apply(2, at)
 end
 return {at and 1 or 0, whole(clock(ARGV[1])), failed or 0}

@@ -2,6 +2,8 @@
 -- the time, the position of the guard that failed, and the rows; -1 if the session is not alive.
 @steady
 @clock
+@bulk
+@row
 @commit
 @lease
 @claim
@@ -10,4 +12,4 @@ local at, failed = guarded(3)
 if not at then
     return {0, whole(now), failed}
 end
-return {1, whole(now), 0, claim(apply(at), prefix, now) or -1}
+return {1, whole(now), 0, claim(apply(3, at), prefix, now) or -1}

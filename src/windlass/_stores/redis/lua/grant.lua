@@ -4,6 +4,8 @@
 -- Returns 1, the time, 0 and rows; -1 for rows if the session is not alive; 0 if a guard or a task has changed.
 @steady
 @clock
+@bulk
+@row
 @commit
 @lease
 local now, prefix = clock(ARGV[1]), ARGV[2]
@@ -49,11 +51,14 @@ for _ = 1, tasks do
         return {0, whole(now), 0}
     end
 end
-apply(commands)
+apply(3, commands)
 local to = lessor(prefix, session, number, worker, now)
-local claimed = {}
-for _, task in ipairs(wanted) do
-    local row = read(prefix, task.id)
+local claimed, ids = {}, {}
+for position, task in ipairs(wanted) do
+    ids[position] = task.id
+end
+for position, row in ipairs(rows_of(prefix, ids)) do
+    local task = wanted[position]
     redis.call('ZREM', task.ready, task.id)
     if task.place ~= '' and redis.call('EXISTS', task.ready) == 0 then
         redis.call('ZREM', prefix .. 'l:' .. task.queue, task.place)

@@ -1,11 +1,14 @@
--- Read tasks. ARGV: prefix, ids. Returns the fields of each task's hash and its document; those that do not exist
--- have no version.
+-- Read tasks. ARGV: prefix, ids. Returns each task's row and its document if that has a key of its own; nothing for
+-- those that do not exist.
 @steady
-local FIELDS = {@fields}
-local prefix, found = ARGV[1], {}
+@bulk
+@row
+local prefix, found, ids = ARGV[1], {}, {}
 for position = 2, #ARGV do
-    local id = ARGV[position]
-    found[position - 1] = {redis.call('HMGET', prefix .. 't:' .. id, unpack(FIELDS)),
-        redis.call('GET', prefix .. 'd:' .. id)}
+    ids[position - 1] = ARGV[position]
+end
+for position, row in ipairs(rows_of(prefix, ids)) do
+    local _, _, flags = state_of(row)
+    found[position] = {row, flags and document_of(prefix, ids[position], flags)}
 end
 return found

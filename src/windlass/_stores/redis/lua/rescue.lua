@@ -2,6 +2,8 @@
 -- tasks. Returns rows and the time; -1 if the session is not alive.
 @steady
 @clock
+@bulk
+@row
 @lease
 local now, prefix, session, most = clock(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 if not worker_of(prefix, session, now) then
@@ -11,16 +13,18 @@ local rescued = {}
 for _, expired in ipairs(redis.call('ZRANGEBYSCORE', prefix .. 'sessions', '-inf', whole(now), 'LIMIT', 0, 500)) do
     local held = prefix .. 'h:' .. expired
     if #rescued < most then
-        for _, id in ipairs(redis.call('HRANDFIELD', held, most - #rescued)) do
-            local key, row = prefix .. 't:' .. id, read(prefix, id)
+        local ids = redis.call('HRANDFIELD', held, most - #rescued)
+        for position, row in ipairs(rows_of(prefix, ids)) do
+            local id = ids[position]
+            local state, _, flags = state_of(row)
             redis.call('HDEL', held, id)
-            if row[AT.s] == 'running' and row[AT.S] == expired then
-                row[AT.v] = whole(tonumber(row[AT.v]) + 1)
-                row[AT.f] = whole(tonumber(row[AT.f]) + 1)
-                row[AT.S] = session
-                redis.call('HSET', key, 'v', row[AT.v], 'f', row[AT.f], 'S', session)
-                redis.call('HSET', prefix .. 'h:' .. session, id, 0)
-                rescued[#rescued + 1] = {id, row, redis.call('GET', prefix .. 'd:' .. id)}
+            if state == RUNNING then
+                local holder, new = taken_over(row, session)
+                if holder == expired then
+                    redis.call('SET', prefix .. 't:' .. id, new)
+                    redis.call('HSET', prefix .. 'h:' .. session, id, 0)
+                    rescued[#rescued + 1] = {id, new, document_of(prefix, id, flags)}
+                end
             end
         end
     end

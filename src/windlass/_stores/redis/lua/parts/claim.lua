@@ -1,44 +1,76 @@
 -- Claim from queues without lanes or limits, lowest rank and id first over all of them. From `at`: session, claim
 -- number, most tasks, then the queues. Returns rows, or nil if the session is not alive.
+
+-- Returns a function that takes up to so many ids out of a queue.
+local function from_one(key)
+    return function(most)
+        local ids = redis.call('ZRANGE', key, 0, most - 1)
+        in_parts('ZREM', key, ids)
+        return ids
+    end
+end
+
+-- The same over several queues, by rank.
+local function from_several(keys, most)
+    local queues = {}
+    for position, key in ipairs(keys) do
+        queues[position] = {key = key, heads = {}, next = 1, more = true}
+    end
+    local function head(queue)
+        if queue.next > #queue.heads and queue.more then
+            queue.heads, queue.next = redis.call('ZRANGE', queue.key, 0, most - 1, 'WITHSCORES'), 1
+            queue.more = #queue.heads == 2 * most
+        end
+        return queue.heads[queue.next], tonumber(queue.heads[queue.next + 1])
+    end
+    return function(wanted)
+        local ids, taken = {}, batch('ZREM')
+        while #ids < wanted do
+            local first, rank, id
+            for _, queue in ipairs(queues) do
+                local other, its = head(queue)
+                if other and (not first or its < rank or (its == rank and other < id)) then
+                    first, rank, id = queue, its, other
+                end
+            end
+            if not first then
+                break
+            end
+            first.next = first.next + 2
+            ids[#ids + 1] = id
+            local members = taken.members(first.key)
+            members[#members + 1] = id
+            if first.next > #first.heads then
+                taken.flush()
+                taken = batch('ZREM')
+            end
+        end
+        taken.flush()
+        return ids
+    end
+end
+
 local function claim(at, prefix, now)
     local session, number, most = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
     local worker = worker_of(prefix, session, now)
     if not worker then
         return nil
     end
-    local to, taken = lessor(prefix, session, number, worker, now), batch('ZREM', 500)
-    local queues, claimed = {}, {}
+    local keys, claimed = {}, {}
     for position = at + 3, #ARGV do
-        queues[#queues + 1] = {key = prefix .. 'r:' .. ARGV[position] .. '\31', heads = {}, next = 1, more = true}
+        keys[#keys + 1] = prefix .. 'r:' .. ARGV[position] .. '\31'
     end
-    local function head(queue)
-        if queue.next > #queue.heads and queue.more then
-            taken.flush()
-            queue.heads = redis.call('ZRANGE', queue.key, 0, most - 1, 'WITHSCORES')
-            queue.next = 1
-            queue.more = #queue.heads == 2 * most
-        end
-        return queue.heads[queue.next], tonumber(queue.heads[queue.next + 1])
-    end
+    local take = #keys == 1 and from_one(keys[1]) or from_several(keys, most)
+    local to = lessor(prefix, session, number, worker, now)
     while #claimed < most do
-        local first, rank, id
-        for _, queue in ipairs(queues) do
-            local other, its = head(queue)
-            if other and (not first or its < rank or (its == rank and other < id)) then
-                first, rank, id = queue, its, other
-            end
-        end
-        if not first then
+        local ids = take(most - #claimed)
+        if #ids == 0 then
             break
         end
-        first.next = first.next + 2
-        taken.add(first.key, id)
-        local row = read(prefix, id)
-        if row[AT.v] and not is_expired(row, now) then
-            claimed[#claimed + 1] = to.lease(id, row, '')
+        for position, row in ipairs(rows_of(prefix, ids)) do
+            claimed[#claimed + 1] = to.lease(ids[position], row, '')
         end
     end
-    taken.flush()
     to.done()
     return claimed
 end

@@ -1,12 +1,20 @@
--- A commit: guards, then commands. From `at`: the number of guards, each a key's index, a field of that hash and its
--- value ('' for none); the number of commands, each the number of its arguments, its name, a key's index and the
--- arguments.
+-- A commit: tasks, guards, then commands. From `at`: the number of tasks, whose rows are the keys after the first, each
+-- its version ('' if there is no such task) and its new row ('' if that does not change); the number of guards, each a
+-- key's index, a field of that hash and its value ('' for none); the number of commands, each the number of its
+-- arguments, its name, a key's index and the arguments.
 
 -- Check that nothing that was read has changed. Returns the position of the commands, or nil and the position of the
 -- guard that failed.
 local function guarded(at)
-    local last = at + 3 * tonumber(ARGV[at])
-    for guard = at + 1, last, 3 do
+    local tasks = tonumber(ARGV[at])
+    for task = 1, tasks do
+        if redis.call('GETRANGE', KEYS[1 + task], 0, @version - 1) ~= ARGV[at + 2 * task - 1] then
+            return nil, at + 2 * task - 1
+        end
+    end
+    local guards = at + 1 + 2 * tasks
+    local last = guards + 3 * tonumber(ARGV[guards])
+    for guard = guards + 1, last, 3 do
         local found = redis.call('HGET', KEYS[tonumber(ARGV[guard])], ARGV[guard + 1])
         if (found or '') ~= ARGV[guard + 2] then
             return nil, guard
@@ -25,8 +33,17 @@ local function skip(at)
     return at
 end
 
--- Run the commands. Returns the position after them.
-local function apply(at)
+-- Write the rows of the commit at `from`, and run its commands. Returns the position after them.
+local function apply(from, at)
+    local rows = {}
+    for task = 1, tonumber(ARGV[from]) do
+        local row = ARGV[from + 2 * task]
+        if row ~= '' then
+            rows[#rows + 1] = KEYS[1 + task]
+            rows[#rows + 1] = row
+        end
+    end
+    set_all(rows)
     local commands = tonumber(ARGV[at])
     at = at + 1
     for _ = 1, commands do

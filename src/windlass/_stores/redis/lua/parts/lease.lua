@@ -1,19 +1,4 @@
--- Lease tasks to a session. A row is the fields of a task's hash, in this order.
-local FIELDS = {@fields}
-local AT = {}
-for position, field in ipairs(FIELDS) do
-    AT[field] = position
-end
-
-local function read(prefix, id)
-    return redis.call('HMGET', prefix .. 't:' .. id, unpack(FIELDS))
-end
-
--- Whether a task that has not started has expired.
-local function is_expired(row, now)
-    local expires = row[AT.e]
-    return expires and tonumber(expires) <= now and (row[AT.a] or '0') == '0'
-end
+-- Lease tasks to a session.
 
 -- The name of a live session's worker; nil if it is not alive.
 local function worker_of(prefix, session, now)
@@ -24,32 +9,22 @@ local function worker_of(prefix, session, now)
     return redis.call('HGET', prefix .. 'n:' .. session, 'name') or ''
 end
 
--- Collects members for one command per key; few enough for `unpack`.
-local function batch(command, most)
-    local pending = {}
-    local function flush(key)
-        redis.call(command, key, unpack(pending[key]))
-        pending[key] = nil
-    end
+-- Collects members for one command per key.
+local function batch(command)
+    local pending, names = {}, {}
     return {
-        add = function(key, ...)
-            local members = pending[key] or {}
-            pending[key] = members
-            for _, member in ipairs({...}) do
-                members[#members + 1] = member
+        members = function(key)
+            local found = pending[key]
+            if not found then
+                found = {}
+                pending[key] = found
+                names[#names + 1] = key
             end
-            if #members >= most then
-                flush(key)
-            end
+            return found
         end,
         flush = function()
-            local keys = {}
-            for key in pairs(pending) do
-                keys[#keys + 1] = key
-            end
-            table.sort(keys)
-            for _, key in ipairs(keys) do
-                flush(key)
+            for _, key in ipairs(names) do
+                in_parts(command, key, pending[key])
             end
         end
     }
@@ -57,42 +32,44 @@ end
 
 -- Makes ready tasks running that are no longer in their sets of ready tasks. `done` must follow.
 local function lessor(prefix, session, number, worker, now)
-    local at, held = whole(now), prefix .. 'h:' .. session
-    local leaving, entering, holding = batch('ZREM', 500), batch('ZADD', 500), batch('HSET', 500)
-    local groups = {}
+    local leaving, entering, groups = batch('ZREM'), batch('ZADD'), {}
+    local written, held = {}, {}
     return {
-        -- Returns the id, the row and the document of a task.
+        -- Returns the id, the row and the document of a task; nil if it has expired and never started, or is damaged.
         lease = function(id, row, permits)
-            local key = prefix .. 't:' .. id
-            row[AT.v] = whole(tonumber(row[AT.v]) + 1)
-            row[AT.f] = whole(tonumber(row[AT.f] or 0) + 1)
-            row[AT.a] = whole(tonumber(row[AT.a] or 0) + 1)
-            row[AT.s], row[AT.C], row[AT.S], row[AT.w] = 'running', at, session, worker
-            redis.call('HSET', key, 'v', row[AT.v], 'f', row[AT.f], 'a', row[AT.a], 's', 'running', 'C', at,
-                'S', session, 'w', worker)
-            if row[AT.g] or row[AT.l] then
-                redis.call('HDEL', key, 'g', 'l')
-                row[AT.g], row[AT.l] = false, false
+            if not row or #row < SHORTEST then
+                return nil
             end
-            if permits ~= '' then
-                row[AT.P] = permits
-                redis.call('HSET', key, 'P', permits)
+            local version, fence, attempt, _, flags, due, expires, _, group, old_session, old_worker, old_permits,
+                progress, changing, at = struct.unpack(NUMBERS, row)
+            if expires > 0 and expires <= now and attempt == 0 then
+                return nil
             end
-            local due = math.max(tonumber(row[AT.r]), tonumber(row[AT.c]))
-            local group = '\31' .. row[AT.q]
-            leaving.add(prefix .. 'g:ready' .. group, id)
-            entering.add(prefix .. 'g:running' .. group, whole(due), id)
-            holding.add(held, id, number)
-            if not groups[group] then
-                groups[group] = true
-                redis.call('SADD', prefix .. 'groups', 'running' .. group)
+            local name = string.sub(row, at, at + group - 1)
+            local new = struct.pack(NUMBERS, version + 1, fence + 1, attempt + 1, RUNNING, flags, due, expires, now,
+                group, #session, #worker, #permits, 0, changing) .. name .. session .. worker .. permits ..
+                string.sub(row, at + group + old_session + old_worker + old_permits + progress)
+            written[#written + 1] = prefix .. 't:' .. id
+            written[#written + 1] = new
+            held[#held + 1] = id
+            held[#held + 1] = number
+            local sets = groups[name]
+            if not sets then
+                sets = {leaving.members(prefix .. 'g:ready\31' .. name), entering.members(prefix .. 'g:running\31' .. name)}
+                groups[name] = sets
+                redis.call('SADD', prefix .. 'groups', 'running\31' .. name)
             end
-            return {id, row, redis.call('GET', prefix .. 'd:' .. id)}
+            local left, entered = sets[1], sets[2]
+            left[#left + 1] = id
+            entered[#entered + 1] = due
+            entered[#entered + 1] = id
+            return {id, new, document_of(prefix, id, flags)}
         end,
         done = function()
+            set_all(written)
             leaving.flush()
             entering.flush()
-            holding.flush()
+            in_parts('HSET', prefix .. 'h:' .. session, held)
         end
     }
 end

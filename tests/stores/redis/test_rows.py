@@ -1,0 +1,93 @@
+"""Rows: documents inside them and outside, and rows that are damaged."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from tests.stores.redis.conftest import Peek
+from windlass._model.filter import Filter, Rewrite, Rewritten, TaskDocuments, documents_of
+from windlass._model.lease import ProgressReport
+from windlass._model.queue import Retention
+from windlass._model.task import DAMAGED, Progress
+from windlass._stores.redis import RedisStore
+from windlass._stores.redis.rows import LONGEST_INSIDE
+from windlass.testing.clock import ManualClock
+from windlass.testing.conformance.steps import (
+    OPERATOR,
+    all_tasks,
+    cancel,
+    complete,
+    enqueue_and_claim,
+    enqueue_one,
+    load,
+    settle_now,
+    take_over,
+    worker_on,
+)
+
+NOTHING = Retention(completed=timedelta(0), cancelled=timedelta(0), dead=timedelta(0))
+SHORT = b'{"text":"short"}'
+LONG = b'{"text":"' + b"x" * LONGEST_INSIDE + b'"}'
+
+
+@pytest.mark.parametrize(("payload", "other"), [(SHORT, LONG), (LONG, SHORT)], ids=["short", "long"])
+async def test_a_payload_of_any_length_stays_with_its_task(
+    store: RedisStore, clock: ManualClock, left: Callable[[], set[str]], payload: bytes, other: bytes
+) -> None:
+    before = left()
+    held = await enqueue_and_claim(store, await worker_on(store), payload=payload)
+    task_id = held.task.id
+    assert held.task.payload == (await load(store, task_id)).payload == payload
+    assert (f"d:{task_id}" in left()) == (payload is LONG)
+
+    await rewrite(store, task_id, other)
+    assert (await load(store, task_id)).payload == other
+    assert (f"d:{task_id}" in left()) == (other is LONG)
+
+    _, rescued = await take_over(store, clock, held)
+    assert rescued.task.payload == other
+    await settle_now(store, complete(rescued))
+    assert (await load(store, task_id)).payload == other
+
+    clock.advance(60)
+    await store.prune(NOTHING, 10)
+    assert not any(task_id in name for name in left() - before)
+
+
+async def rewrite(store: RedisStore, task_id: str, payload: bytes) -> None:
+    task = await load(store, task_id)
+    new = Rewritten(id=task_id, before=documents_of(task), after=TaskDocuments(payload=payload))
+    assert (await store.apply(Rewrite(by=OPERATOR, tasks=(new,)), Filter(), 1)).ids == (task_id,)
+
+
+@pytest.mark.parametrize("payload", [SHORT, LONG], ids=["short", "long"])
+async def test_a_heartbeat_changes_the_progress_and_nothing_else(store: RedisStore, payload: bytes) -> None:
+    worker = await worker_on(store)
+    held = await enqueue_and_claim(store, worker, payload=payload)
+    await cancel(store, held.task.id)
+    before = await load(store, held.task.id)
+    half = Progress(fraction=0.5, message="half")
+
+    reply = await worker.report(ProgressReport(held.lease, half), held=[held.lease])
+
+    after = await load(store, held.task.id)
+    assert after.progress == half
+    assert replace(after, progress=None) == before
+    assert [(one.by, one.reason) for one in reply.cancel] == [(before.cancelled_by, before.cancel_reason)]
+
+
+@pytest.mark.parametrize("kept", [0, 3, 55, 60], ids=lambda kept: f"{kept} bytes")
+async def test_a_row_that_was_cut_off_hides_no_other(store: RedisStore, peek: Peek, kept: int) -> None:
+    damaged, other = [await enqueue_one(store), await enqueue_one(store)]
+    key = f"{{{store.address.name}}}:t:{damaged}"
+    peek("SET", key, peek("GETRANGE", key, 0, kept - 1) if kept else b"")
+
+    found = {task.id: task for task in await all_tasks(store)}
+    claimed = await (await worker_on(store)).claim(10)
+
+    assert found[damaged].error is not None
+    assert found[damaged].error.type == DAMAGED
+    assert found[other].error is None
+    assert other in {one.task.id for one in claimed}

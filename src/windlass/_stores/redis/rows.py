@@ -104,6 +104,7 @@ class Stored(Struct, frozen=True, gc=False):
 
     task: Task
     version: int
+    due: int  # the instant of its `due_at`
     document: bytes  # b"": it has a key of its own
     place: str = NO_PLACE
     permits: tuple[str, ...] = ()
@@ -111,11 +112,13 @@ class Stored(Struct, frozen=True, gc=False):
     has_dependents: bool = False  # whether tasks have waited for it
 
 
+@lru_cache(maxsize=256)  # Tasks of a batch have many in common.
 def instant(moment: datetime) -> int:
     """Return an instant in microseconds."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
+@lru_cache(maxsize=256)
 def moment(instant: bytes | float | str) -> datetime:
     """Return the instant of these microseconds."""
     return _EPOCH + timedelta(microseconds=int(instant))
@@ -142,8 +145,7 @@ def _read(task_id: TaskId, row: bytes, document: bytes) -> Stored:
         version, fence, attempt, letter, flags, due, expires, claimed, of_group, of_session, of_worker,
         of_permits, of_progress, of_changing,
     ) = _format.unpack_from(row)  # fmt: skip
-    at = _format.size
-    queue, type_name, tenant = _names(row[at : (at := at + of_group)])
+    queue, type_name, tenant = _names(row[_format.size : (at := _format.size + of_group)])
     session, worker = row[at : (at := at + of_session)], row[at : (at := at + of_worker)]
     permits, progress = row[at : (at := at + of_permits)], row[at : (at := at + of_progress)]
     other = _changing.decode(row[at : (at := at + of_changing)])
@@ -191,6 +193,7 @@ def _read(task_id: TaskId, row: bytes, document: bytes) -> Stored:
     return Stored(
         task,
         version,
+        int(due),
         row[at:],
         other.place if state is State.READY else NO_PLACE,
         tuple(permits.decode().split(PERMITS)) if permits else (),
@@ -244,7 +247,12 @@ def _salvaged(task_id: TaskId, row: bytes, document: bytes) -> Stored:
         error=Error(type=DAMAGED, message="stored damaged: its row or its document cannot be read"),
     )
     return Stored(
-        task, version, b"" if is_outside else inside, other.place, has_dependents=bool(flags & _DEPENDENTS)
+        task,
+        version,
+        instant(due_at),
+        b"" if is_outside else inside,
+        other.place,
+        has_dependents=bool(flags & _DEPENDENTS),
     )
 
 
@@ -306,8 +314,7 @@ def version_of(stored: Stored | None) -> bytes:
 def row_of(stored: Stored) -> bytes:
     """Return the row of a task."""
     task = stored.task
-    run_at, created_at = instant(task.run_at), instant(task.created_at)
-    due = max(run_at, created_at)
+    due, run_at, created_at = stored.due, instant(task.run_at), instant(task.created_at)
     group = group_of(task.queue, task.type, task.tenant).encode()
     session, worker = (task.session or "").encode(), (task.worker or "").encode()
     permits = PERMITS.join(stored.permits).encode()
@@ -351,4 +358,4 @@ def row_of(stored: Stored) -> bytes:
 
 
 def _instant(moment: datetime | None) -> int | None:
-    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+    return None if moment is None else instant(moment)

@@ -1,141 +1,172 @@
-"""The commands that write what a task is found by: sorted sets, sets and hashes.
+"""The commands of a commit, and those that write what a task is found by: sorted sets, sets and hashes.
 
 What is written is the difference between the task as it was read and as it is to be.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from ..._model.state import ENDED, State
+from ..._model.task import Task
 from .connection.link import Argument
-from .keys import NO_PLACE, Keys, group_of
+from .keys import NO_PLACE, SEPARATOR, Keys, group_of
 from .rows import Stored, instant
 
-Command: TypeAlias = Sequence[Argument]
+Command: TypeAlias = list[Argument]
 """A command, its key and its arguments. `LEAVE` is our own: see lua/parts/commit.lua."""
-
-_MERGED = ("ZADD", "ZREM", "SADD", "SREM", "HDEL")
-"""Commands of which several on one key can be one: no unit of work adds and removes the same member."""
 
 _MOST_ARGUMENTS = 1000
 
 
-def merged(commands: Iterable[Command]) -> list[Command]:
-    """Merge commands on the same set: a commit of many tasks is then a few large commands."""
-    result: list[list[Argument]] = []
-    open_ones: dict[tuple[Argument, Argument], list[Argument]] = {}
-    for command in commands:
-        name, key = command[0], command[1]
-        if name not in _MERGED:
-            result.append([*command])
-            continue
-        found = open_ones.get((name, key))
+class Commands:
+    """Commands in the order in which they run, except that several on the same set become one.
+
+    That changes nothing, as no unit of work adds and removes the same member.
+    """
+
+    def __init__(self) -> None:
+        self._all: list[Command] = []
+        self._open: dict[tuple[str, str], Command] = {}
+
+    def __iter__(self) -> Iterator[Command]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def run(self, name: str, key: str, *arguments: Argument) -> None:
+        """Add a command."""
+        self._all.append([name, key, *arguments])
+
+    def many(self, name: str, key: str, *members: Argument) -> None:
+        """Add members to the last command of this name on a set or hash, or add a command."""
+        found = self._open.get((name, key))
         if found is not None and len(found) < _MOST_ARGUMENTS:
-            found += command[2:]
+            found += members
         else:
-            open_ones[name, key] = found = [*command]
-            result.append(found)
-    return [*result]
+            self._open[name, key] = found = [name, key, *members]
+            self._all.append(found)
 
 
-def write(keys: Keys, before: Stored | None, after: Stored) -> Iterator[Command]:
+def write(commands: Commands, keys: Keys, before: Stored | None, after: Stored) -> None:
     """Insert a task, or change one; its row is written apart from this."""
     task = after.task
     if before is None:
-        yield "ZADD", keys.ids, 0, task.id
+        commands.many("ZADD", keys.ids, 0, task.id)
         if task.root != task.id:
-            yield "SADD", keys.root(task.root), task.id
+            commands.many("SADD", keys.root(task.root), task.id)
         if task.idempotency_key is not None:
-            yield "SADD", keys.with_key(task.idempotency_key), task.id
-    yield from _index(keys, before, after)
+            commands.many("SADD", keys.with_key(task.idempotency_key), task.id)
+    _index(commands, keys, before, after)
 
 
-def delete(keys: Keys, before: Stored) -> Iterator[Command]:
+def delete(commands: Commands, keys: Keys, before: Stored) -> None:
     """Delete a task and everything about it, but for its idempotency key."""
     task = before.task
     for key in (keys.task, keys.document, keys.attempts, keys.marks, keys.successors, keys.predecessors):
-        yield "DEL", key(task.id)
-    yield "ZREM", keys.ids, task.id
+        commands.run("DEL", key(task.id))
+    commands.many("ZREM", keys.ids, task.id)
     if task.root != task.id:
-        yield "SREM", keys.root(task.root), task.id
+        commands.many("SREM", keys.root(task.root), task.id)
     if task.idempotency_key is not None:
-        yield "SREM", keys.with_key(task.idempotency_key), task.id
-    yield from _index(keys, before, None)
+        commands.many("SREM", keys.with_key(task.idempotency_key), task.id)
+    _index(commands, keys, before, None)
 
 
-def _index(keys: Keys, before: Stored | None, after: Stored | None) -> Iterator[Command]:
-    old = {} if before is None else _entries(keys, before)
-    new = {} if after is None else _entries(keys, after)
-    task_id = (before or after).task.id  # type: ignore[union-attr]  # one of them is given
-    for key in old:
-        if key not in new:
-            yield "ZREM", key, task_id
-    for key, score in new.items():
-        if old.get(key) != score:
-            yield "ZADD", key, score, task_id
-    if after is not None and (before is None or before.task.state is not after.task.state):
-        yield "SADD", keys.groups, next(iter(new)).removeprefix(f"{keys.prefix}g:")
-    yield from _line_up(keys, before, after)
-    yield from _stand(keys, before, after)
+def _index(commands: Commands, keys: Keys, before: Stored | None, after: Stored | None) -> None:
+    old = None if before is None else before.task
+    new = None if after is None else after.task
+    _count(commands, keys, before, after)
+    _put(commands, keys.scheduled, old, new, _scheduled(old), _scheduled(new))
+    _put(commands, keys.expiring, old, new, _expiring(old), _expiring(new))
+    if old is not None and old.state in ENDED and (new is None or new.state is not old.state):
+        commands.many("ZREM", keys.ended(old.state.value, old.queue, old.type), old.id)
+    if new is not None and new.state in ENDED and (old is None or old.finished_at != new.finished_at):
+        ended_at = instant(new.finished_at or new.due_at)
+        commands.many("ZADD", keys.ended(new.state.value, new.queue, new.type), ended_at, new.id)
+    _line_up(commands, keys, before, after)
+    _stand(commands, keys, old, new)
     if before is not None and before.task.state is State.RUNNING:
-        yield from _release(keys, before, after)
+        _release(commands, keys, before, after)
 
 
-def _entries(keys: Keys, stored: Stored) -> dict[str, int]:
-    """Return the sorted sets that a task is in, its group first; not that of ready tasks. Key to score."""
-    task = stored.task
-    due = instant(task.due_at)
-    found = {keys.group(task.state.value, group_of(task.queue, task.type, task.tenant)): due}
-    if task.state is State.SCHEDULED:
-        found[keys.scheduled] = instant(task.run_at)
-    if task.state in ENDED:
-        ended_at = due if task.finished_at is None else instant(task.finished_at)
-        found[keys.ended(task.state.value, task.queue, task.type)] = ended_at
-    elif task.expires_at is not None:
-        found[keys.expiring] = instant(task.expires_at)
-    return found
+def _count(commands: Commands, keys: Keys, before: Stored | None, after: Stored | None) -> None:
+    """Move a task between the groups of states."""
+    was = None if before is None else before.task.state
+    now = None if after is None else after.task.state
+    task = (after or before).task  # type: ignore[union-attr]  # one of them is given
+    group = group_of(task.queue, task.type, task.tenant)
+    if was is not None and was is not now:
+        commands.many("ZREM", keys.group(was.value, group), task.id)
+    if after is not None and now is not None:
+        if was is not now:
+            commands.many("SADD", keys.groups, f"{now.value}{SEPARATOR}{group}")
+        if before is None or was is not now or before.due != after.due:
+            commands.many("ZADD", keys.group(now.value, group), after.due, task.id)
 
 
-def _line_up(keys: Keys, before: Stored | None, after: Stored | None) -> Iterator[Command]:
+def _put(
+    commands: Commands, key: str, old: Task | None, new: Task | None, was: int | None, now: int | None
+) -> None:
+    """Add a task to a sorted set, move it within that, or remove it."""
+    if was == now:
+        return
+    if now is not None and new is not None:
+        commands.many("ZADD", key, now, new.id)
+    elif old is not None:
+        commands.many("ZREM", key, old.id)
+
+
+def _scheduled(task: Task | None) -> int | None:
+    return instant(task.run_at) if task is not None and task.state is State.SCHEDULED else None
+
+
+def _expiring(task: Task | None) -> int | None:
+    if task is None or task.expires_at is None or task.state in ENDED:
+        return None
+    return instant(task.expires_at)
+
+
+def _line_up(commands: Commands, keys: Keys, before: Stored | None, after: Stored | None) -> None:
     """Move a task between the places of ready tasks."""
     was = before if before is not None and before.task.state is State.READY else None
     now = after if after is not None and after.task.state is State.READY else None
     if was is not None and (now is None or now.place != was.place):
         queue, task_id = was.task.queue, was.task.id
         if was.place == NO_PLACE:
-            yield "ZREM", keys.ready(queue), task_id
+            commands.many("ZREM", keys.ready(queue), task_id)
         else:
-            yield "LEAVE", keys.ready(queue, was.place), task_id, keys.places(queue), was.place
+            commands.run("LEAVE", keys.ready(queue, was.place), task_id, keys.places(queue), was.place)
     if now is not None and (was is None or was.place != now.place or was.task.rank != now.task.rank):
-        yield "ZADD", keys.ready(now.task.queue, now.place), now.task.rank, now.task.id
+        commands.many("ZADD", keys.ready(now.task.queue, now.place), now.task.rank, now.task.id)
         if now.place != NO_PLACE:
-            yield "ZADD", keys.places(now.task.queue), 0, now.place
+            commands.many("ZADD", keys.places(now.task.queue), 0, now.place)
 
 
-def _stand(keys: Keys, before: Stored | None, after: Stored | None) -> Iterator[Command]:
+def _stand(commands: Commands, keys: Keys, old: Task | None, new: Task | None) -> None:
     """Take or give back the fingerprint of a task."""
-    old, new = _standing(before), _standing(after)
-    if old != new:
-        if old is not None:
-            yield "HDEL", keys.fingerprints, old
-        if new is not None and after is not None:
-            yield "HSET", keys.fingerprints, new, after.task.id
+    was, now = _standing(old), _standing(new)
+    if was != now:
+        if was is not None:
+            commands.run("HDEL", keys.fingerprints, was)
+        if now is not None and new is not None:
+            commands.run("HSET", keys.fingerprints, now, new.id)
 
 
-def _standing(stored: Stored | None) -> str | None:
-    return None if stored is None or stored.task.state in ENDED else stored.task.fingerprint
+def _standing(task: Task | None) -> str | None:
+    return None if task is None or task.state in ENDED else task.fingerprint
 
 
-def _release(keys: Keys, before: Stored, after: Stored | None) -> Iterator[Command]:
+def _release(commands: Commands, keys: Keys, before: Stored, after: Stored | None) -> None:
     """Give back the lease of a task that runs no longer, and permits that it no longer holds."""
     task = before.task
     is_running = after is not None and after.task.state is State.RUNNING
     if not is_running and task.session:
-        yield "HDEL", keys.held(task.session), task.id
+        commands.many("HDEL", keys.held(task.session), task.id)
     held = () if after is None else after.permits
     for permit in before.permits:
         if permit not in held:
-            yield "SREM", keys.permit(permit), task.id
+            commands.many("SREM", keys.permit(permit), task.id)
     for permit in held:
         if permit not in before.permits:
-            yield "SADD", keys.permit(permit), task.id
+            commands.many("SADD", keys.permit(permit), task.id)

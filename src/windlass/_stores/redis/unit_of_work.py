@@ -5,7 +5,7 @@ guarded: every change of a task raises its version, and the commit is refused if
 Then the work is done again from the start.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +22,18 @@ from . import task_commands
 from .connection.client import Client
 from .connection.link import Argument
 from .keys import NO_PLACE, Keys, place_of
-from .rows import IN_DOCUMENT, LONGEST_INSIDE, Stored, document_of, encode, read_task, row_of, version_of
+from .rows import (
+    IN_DOCUMENT,
+    LONGEST_INSIDE,
+    Stored,
+    document_of,
+    encode,
+    instant,
+    read_task,
+    row_of,
+    version_of,
+)
+from .task_commands import Commands
 
 _AT_ONCE = 500  # arguments of one command
 _GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at", "expires_at"}
@@ -80,7 +91,7 @@ class UnitOfWork:
         self._sets: dict[str, set[str]] = {}
         self._guards: dict[tuple[str, str], str | bytes] = {(keys.meta, "rules"): rules_version}
         self._rows: dict[TaskId, bytes] = {}  # new ones of changed tasks
-        self._commands: list[Sequence[Argument]] = []
+        self._commands = Commands()
 
     # -- tasks ---------------------------------------------------------------------------------------
 
@@ -169,8 +180,11 @@ class UnitOfWork:
 
     async def successors(self, predecessor: TaskId) -> list[TaskId]:
         """Return the tasks that wait for this one."""
-        await self.load([predecessor])
+        if predecessor not in self._stored:
+            await self.load([predecessor])
         stored = self._stored[predecessor]
+        if not self._joined and (stored is None or not stored.has_dependents):
+            return []
         found = {after for before, after in self._joined if before == predecessor}
         if stored is not None and stored.has_dependents:
             found |= await self._members(self.keys.successors(predecessor))
@@ -236,7 +250,7 @@ class UnitOfWork:
 
     def run(self, command: str, key: str, *arguments: Argument) -> None:
         """Run a command at the commit."""
-        self._commands.append((command, key, *arguments))
+        self._commands.run(command, key, *arguments)
 
     def record(self, attempt: Attempt) -> None:
         """Write the record of an attempt, and keep the newest."""
@@ -248,7 +262,7 @@ class UnitOfWork:
     def audit(self, audits: Iterable[Audit]) -> None:
         """Add entries to the audit log."""
         for entry in audits:
-            self.run("ZADD", self.keys.names("audit"), 0, entry.id)
+            self._commands.many("ZADD", self.keys.names("audit"), 0, entry.id)
             self.run("HSET", self.keys.bodies("audit"), entry.id, encode(entry))
 
     def spend(self, read: Mapping[str, bytes], left: Mapping[str, str]) -> None:
@@ -262,30 +276,29 @@ class UnitOfWork:
     def statement(self) -> tuple[list[str], list[Argument]]:
         """Return keys and arguments of `commit` in lua/parts: tasks, guards and commands."""
         self._write()
-        index: dict[str, int] = {self.keys.meta: 1}
+        names = [self.keys.meta, *map(self.keys.task, self._stored)]
+        index = {name: position for position, name in enumerate(names, 1)}
 
         def at(key: str) -> int:
             return index.setdefault(key, len(index) + 1)
 
         tasks: list[Argument] = []
         for task_id, stored in self._stored.items():
-            at(self.keys.task(task_id))
             tasks += (version_of(stored), self._rows.get(task_id, b""))
         guards: list[Argument] = []
         for (hashed, field), value in self._guards.items():
             guards += (at(hashed), field, value)
         commands: list[Argument] = []
-        number = 0
-        for name, key, *rest in task_commands.merged(self._commands):
+        for name, key, *rest in self._commands:
             arguments = [rest[0], at(str(rest[1])), rest[2]] if name == "LEAVE" else rest
             commands += (len(arguments), name, at(str(key)), *arguments)
-            number += 1
-        return list(index), [len(tasks) // 2, *tasks, len(guards) // 3, *guards, number, *commands]
+        counts = len(tasks) // 2, len(guards) // 3, len(self._commands)
+        return list(index), [counts[0], *tasks, counts[1], *guards, counts[2], *commands]
 
     def discard(self) -> None:
         """Forget all changes, so that a commit only checks the readings."""
         self._current, self._touched, self._permits = {}, {}, {}
-        self._joined, self._commands, self.wakes = set(), [], Wakes()
+        self._joined, self._commands, self.wakes = set(), Commands(), Wakes()
 
     @property
     def is_empty(self) -> bool:
@@ -304,10 +317,10 @@ class UnitOfWork:
             if task is not None:
                 after = self._next(before, task, waited_for=task_id in waited_for)
                 self._rows[task_id] = row_of(after)
-                self._commands += task_commands.write(self.keys, before, after)
+                task_commands.write(self._commands, self.keys, before, after)
                 self.wakes.all_queues |= before is not None and not {*before.permits} <= {*after.permits}
             elif before is not None:
-                self._commands += task_commands.delete(self.keys, before)
+                task_commands.delete(self._commands, self.keys, before)
         for message in self.wakes.messages:
             self.run("PUBLISH", self.keys.wakes, message)
 
@@ -321,6 +334,7 @@ class UnitOfWork:
         return Stored(
             task,
             1 if before is None else before.version + 1,
+            before.due if before is not None and before.task.run_at is task.run_at else instant(task.due_at),
             self._document(before, task),
             self._place(task),
             permits,

@@ -1,17 +1,18 @@
 """scrape_url against a server on the loopback: what it fetches, how politely, and what it extracts."""
 
-import asyncio
 import json
+import threading
 from collections.abc import Callable
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.handlers.http_sink import Answer, Received, http_sink
 from tests.handlers.runs import new_app, run
-from tests.loops.workers import drained
+from tests.loops.workers import block, drained, working
 from windlass import RESULT, App, State, Task, chain, handlers
+from windlass._stores.memory import MemoryStore
 from windlass.handlers.pages.extract import decoded, extract
 from windlass.handlers.pages.politeness import Politeness
 from windlass.handlers.pages.robots import parse_robots
@@ -187,27 +188,51 @@ async def test_what_cannot_be_read_is_dead_at_once(
     assert expected in message(task)
 
 
-async def test_a_host_gets_one_request_at_a_time_with_pauses() -> None:
-    app = new_app()
-    times: list[float] = []
+async def test_a_host_gets_one_request_at_a_time_from_all_workers() -> None:
+    store, gate = MemoryStore(), threading.Lock()
+    overlaps: list[str] = []
 
-    def timed(request: Received) -> Answer:
-        if request.path != "/robots.txt":
-            times.append(asyncio.run(_now()))
-        return Answer(404) if request.path == "/robots.txt" else html("<p>")
+    def served(request: Received) -> Answer:
+        if request.path == "/robots.txt":
+            return Answer(404)
+        return replace(html("<p>"), before=lambda: take(request.path))
 
-    with http_sink(route=timed) as web:
-        scrape = scraper(app, pause=0.3)
-        await scrape.aenqueue_many([{"url": f"{web.url}/{n}"} for n in range(4)])
-        await drained(app, slots=4)
+    def take(path: str) -> None:
+        if not gate.acquire(blocking=False):
+            overlaps.append(path)
+            return
+        block(0.1)  # longer than the pause
+        gate.release()
 
-    gaps = [after - before for before, after in pairwise(times)]
-    assert len(times) == 4
-    assert min(gaps) > 0.2
+    with http_sink(route=served) as web:
+        apps = [new_app(store=store) for _ in range(2)]
+        scrapers = [scraper(app, pause=0.05) for app in apps]
+        handles = await scrapers[0].aenqueue_many([{"url": f"{web.url}/{n}"} for n in range(6)])
+        async with working(apps[0], slots=4), working(apps[1], slots=4):
+            for handle in handles:
+                await handle.wait(timeout=30)
+
+    assert overlaps == []
+    fetched = {one.path for one in web.received if one.path != "/robots.txt"}
+    assert fetched == {f"/{n}" for n in range(6)}
 
 
-async def _now() -> float:
-    return asyncio.get_running_loop().time()
+async def test_hosts_have_a_rate_unless_there_is_no_pause() -> None:
+    polite, hasty = new_app(), new_app()
+    scraper(polite, pause=4.0)
+    scraper(hasty, pause=0.0)
+    for app in (polite, hasty):
+        await app.open()
+
+    (limit,) = await polite.operator.limits.list()
+    assert (limit.type, limit.by, limit.running, limit.rate, limit.burst) == (
+        "scrape_url",
+        "url.host",
+        1,
+        0.25,
+        1,
+    )
+    assert not await hasty.operator.limits.list()
 
 
 def test_a_task_keeps_its_turn() -> None:

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from .._handler.task_types import TaskTypes
 from .._model.filter import By
-from .._model.limit import COLUMNS, Limit, Usage
+from .._model.limit import Limit, Usage
 from .._model.record import Declaration
 from .._policy.input.quote import quoted, suggestion
 from .._policy.input.redact import is_secret_field
@@ -93,8 +93,6 @@ async def masked_usages(store: Store, types: KnownTypes, usages: Sequence[Usage]
     secret = {
         limit.name
         for limit in (await list_records(store, Limit) if usages else ())
-        if limit.by is not None
-        and limit.by not in COLUMNS
-        and is_secret_field(limit.by, types.secret_for(limit))
+        if limit.field is not None and is_secret_field(limit.field, types.secret_for(limit))
     }
     return [masked_usage(usage, _KEY) if usage.limit in secret else usage for usage in usages]

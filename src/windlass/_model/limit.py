@@ -10,6 +10,9 @@ from ..errors import InvalidOption
 COLUMNS = ("queue", "type", "tenant")
 """What a limit can be counted by without reading the payload; any other `by` names a payload field."""
 
+HOST = ".host"
+"""After the name of a field: counted by the host of the URL in it."""
+
 MAX_RUNNING = 1_000_000
 MAX_RATE = 1_000_000.0
 MAX_BURST = 1_000_000
@@ -23,8 +26,9 @@ OTHERS = "*"
 class Limit(Struct, frozen=True, gc=False, kw_only=True):
     """A cap on running tasks, a rate of starts, or both, for this queue, type and tenant (None: any).
 
-    With `by`, each value of that column or payload field is counted separately; without it, all tasks share
-    one count. The rate is a token bucket: in t seconds at most `burst + rate * t` tasks start.
+    With `by`, each value of that column or payload field is counted separately, or each host of the URLs in
+    the field ("url.host"); without it, all tasks share one count. The rate is a token bucket: in t seconds at
+    most `burst + rate * t` tasks start.
     """
 
     name: str
@@ -49,6 +53,11 @@ class Limit(Struct, frozen=True, gc=False, kw_only=True):
             raise InvalidOption(f"limit {self.name!r} has a burst but no rate; set rate or leave out burst")
         if self.burst is not None and not 1 <= self.burst <= MAX_BURST:
             raise InvalidOption(f"burst must be from 1 to {MAX_BURST:,} starts, got {self.burst:,}")
+
+    @property
+    def field(self) -> str | None:
+        """The payload field that it is counted by; None if it reads no payload."""
+        return None if self.by is None or self.by in COLUMNS else self.by.removesuffix(HOST)
 
     @property
     def is_metered(self) -> bool:

@@ -62,8 +62,10 @@ def test_tasks_without_a_tenant_can_be_limited() -> None:
         ({"rate": 1, "burst": 0}, "burst must be from 1 to"),
         ({"rate": 1, "burst": "2"}, "burst of limit 'api' must be a whole number"),
         ({"running": 1, "burst": 2}, "has a burst but no rate"),
-        ({"running": 1, "by": "a.b"}, "queue, type, tenant or the name of a payload field, got 'a.b'"),
+        ({"running": 1, "by": "a.b"}, "a payload field, or that and .host, got 'a.b'"),
         ({"running": 1, "by": 3}, "got 3"),
+        ({"running": 1, "by": ".host"}, "got '.host'"),
+        ({"running": 1, "by": "password.host"}, "which is secret"),
         ({"running": 1, "by": "x" * 129}, "name of a payload field"),
         ({"running": 1, "by": "queue", "queue": "mail"}, "applies to a single queue"),
     ],
@@ -97,6 +99,15 @@ def test_only_payload_fields_are_looked_for(by: str | None) -> None:
 def test_a_field_that_the_type_takes_is_fine() -> None:
     check_field(make(type="t", by="account_id", running=1), frozenset({"account_id"}), ("card",))
     check_field(make(type="t", by="account_id", running=1), None, ())
+
+
+def test_the_field_of_a_host_must_be_one_of_the_type() -> None:
+    limit = make(type="t", by="url.host", running=1)
+    check_field(limit, frozenset({"url"}), ())
+    with pytest.raises(InvalidOption, match="counts by 'url', but t has no such"):
+        check_field(limit, frozenset({"page"}), ())
+    with pytest.raises(InvalidOption, match="'url', which is secret"):
+        check_field(limit, None, ("url",))
 
 
 def test_a_field_that_nobody_takes_is_refused_with_what_was_meant() -> None:

@@ -163,6 +163,25 @@ def test_a_field_is_counted_by_its_value_and_those_without_it_together(payload: 
     assert permit.value == value
 
 
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://Example.org/a?b=c", "example.org"),
+        ("http://example.org:8080", "example.org:8080"),
+        ("https://user:secret@example.org/", "example.org"),
+        ("http://[bad", "null"),
+        ("no URL", "null"),
+        (7, "null"),
+        (None, "null"),
+    ],
+)
+def test_urls_are_counted_by_their_host_and_what_has_none_together(url: Any, host: str) -> None:
+    limit = Limit(name="polite", by="url.host", running=1)
+    (permit,) = permits_of([limit], Subject("q", "t", "", msgspec.json.encode({"url": url})))
+
+    assert permit.value == host
+
+
 @pytest.mark.parametrize("text", ["x" * 101, "a\x1fb", "a\nb", "\0", "x" * 1_000_000])
 def test_a_value_that_is_long_or_cannot_be_printed_has_a_short_name(text: str) -> None:
     payload = msgspec.json.encode({"account": text})

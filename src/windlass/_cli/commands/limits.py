@@ -23,7 +23,11 @@ _limit_options = stacked(
     click.option("--queue", "-q", metavar="QUEUE", help="Only tasks of this queue  [default: any]"),
     click.option("--type", "-t", metavar="TYPE", help="Only tasks of this type  [default: any]"),
     click.option("--tenant", metavar="TENANT", help="Only tasks of this tenant  [default: any]"),
-    click.option("--by", metavar="FIELD", help="Count per value of queue, type, tenant or a payload field"),
+    click.option(
+        "--by",
+        metavar="FIELD",
+        help="Count per value of queue, type, tenant, a payload field or the host of a URL in it (url.host)",
+    ),
     click.option("--running", type=int, metavar="N", help="At most N tasks run at once"),
     click.option(
         "--rate", type=start_rate, metavar="RATE", help="At most this many starts per time: 10/s, 100/m, 5/h"

@@ -27,7 +27,7 @@ endpoints = Operations("endpoints")
 Running = Annotated[int, Meta(ge=0, le=MAX_RUNNING)]
 Rate = Annotated[float, Meta(gt=0, le=MAX_RATE, description="Starts per second.")]
 Burst = Annotated[int, Meta(ge=1, le=MAX_BURST)]
-Field = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\W\d]\w*$")]
+Field = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\W\d]\w*(\.host)?$")]
 TenantName = Annotated[str, Meta(max_length=128)]
 
 

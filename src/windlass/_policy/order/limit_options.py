@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from msgspec.structs import asdict
 
-from ..._model.limit import COLUMNS, Limit
+from ..._model.limit import COLUMNS, HOST, Limit
 from ..._model.options import DeclaredType
 from ...errors import InvalidOption
 from ..input.options import checked_name
@@ -43,7 +43,7 @@ def new_limit(name: str, options: LimitOptions) -> Limit:
     for key, value in given.items():
         _check(name, key, value)
     by, rate = options.get("by"), options.get("rate")
-    if by is not None and by not in COLUMNS and is_secret_field(by):
+    if by is not None and by not in COLUMNS and is_secret_field(by.removesuffix(HOST)):
         raise _by_secret(name, by)
     if by in given:
         raise InvalidOption(
@@ -80,26 +80,30 @@ def _check(name: str, key: str, value: Any) -> None:
             checked_name(value, key)
         case "running" | "burst" if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidOption(f"{key} of limit {name!r} must be a whole number, got {quoted(value)}")
-        case "by" if not isinstance(value, str) or not value.isidentifier() or len(value) > _MAX_FIELD:
+        case "by" if not _is_field(value):
             raise InvalidOption(
-                f"by of limit {name!r} must be {', '.join(COLUMNS)} or the name of a payload field, "
-                f"got {quoted(value)}"
+                f"by of limit {name!r} must be {', '.join(COLUMNS)}, the name of a payload field, or that "
+                f"and {HOST}, got {quoted(value)}"
             )
         case _:
             pass
 
 
+def _is_field(by: Any) -> bool:
+    return isinstance(by, str) and by.removesuffix(HOST).isidentifier() and len(by) <= _MAX_FIELD
+
+
 def check_field(limit: Limit, fields: frozenset[str] | None, secret: tuple[str, ...]) -> None:
     """Raise InvalidOption for a limit by a field that its type lacks (None: takes any) or keeps secret."""
-    if limit.by is None or limit.by in COLUMNS:
+    if limit.field is None:
         return
-    if fields is not None and limit.by not in fields:
+    if fields is not None and limit.field not in fields:
         raise InvalidOption(
-            f"limit {limit.name!r} counts by {limit.by!r}, but {limit.type} has no such parameter"
-            f"{suggestion(limit.by, fields)}"
+            f"limit {limit.name!r} counts by {limit.field!r}, but {limit.type} has no such parameter"
+            f"{suggestion(limit.field, fields)}"
         )
-    if is_secret_field(limit.by, secret):
-        raise _by_secret(limit.name, limit.by)
+    if is_secret_field(limit.field, secret):
+        raise _by_secret(limit.name, limit.field)
 
 
 def _by_secret(name: str, by: str) -> InvalidOption:

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from ..._model.limit import COLUMNS, Limit, Usage
+from ..._model.limit import COLUMNS, HOST, Limit, Usage
 
 _MAX_VALUE = 100
 _SEPARATOR = "\x1f"  # between limit and value; never part of a name
@@ -106,16 +107,26 @@ def _applies(limit: Limit, task: Subject) -> bool:
 def _value(limit: Limit, task: Subject) -> str:
     if limit.by is None:
         return ""
-    if limit.by in COLUMNS:
+    if limit.field is None:
         return str(getattr(task, limit.by))
     try:
-        value = _decode(task.payload).get(limit.by)  # Tasks without the field are counted together.
+        value = _decode(task.payload).get(limit.field)  # Tasks without the field are counted together.
     except ValueError:  # A payload that cannot be read: one bad task must not stop its queue.
         value = None
+    if limit.by.endswith(HOST):
+        value = _host(value)
     text = value if isinstance(value, str) else _encode(value).decode()
     if len(text) > _MAX_VALUE or not text.isprintable():
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return text
+
+
+def _host(value: Any) -> str | None:
+    """Return the host of a URL, with its port if it has one; None if it has none."""
+    try:
+        return urlsplit(value).netloc.rpartition("@")[2].lower() or None if isinstance(value, str) else None
+    except ValueError:
+        return None
 
 
 # -- during a claim ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from ..._fetch import REDIRECTS, Fetched, Fetcher, FetchRefused
 from ..._handler.context import INJECTED, Context
+from ..._model.limit import MAX_RATE
 from ..._policy.backoff import Backoff
 from ...signals import Fatal, Snooze
 from ...tasktype import TaskType
@@ -40,7 +41,7 @@ class Pages(HandlerSettings, frozen=True):
     """Settings of scrape_url.
 
     `agent`: the name that robots.txt knows it by, and its User-Agent, to which `contact` is added, a URL or
-    an address. `pause`: seconds between requests to one host, by each worker; robots.txt may ask for more.
+    an address. `pause`: seconds between requests to one host, over all workers; robots.txt may ask for more.
     `robots`: whether robots.txt is obeyed. `max_bytes`: of a page. `timeout`: seconds for one request.
     """
 
@@ -57,7 +58,7 @@ class Pages(HandlerSettings, frozen=True):
     max_attempts: int = _BACKOFF.max_attempts
 
     def __call__(self, app: "App") -> TaskType[..., Any, Any]:
-        """Declare scrape_url."""
+        """Declare scrape_url and, unless `pause` is 0, its limit per host."""
         required("selectolax.lexbor", "web", self.task)
         declared: TaskType[..., Any, Any] = app.task(
             name=self.task,
@@ -68,6 +69,9 @@ class Pages(HandlerSettings, frozen=True):
             fatal=FetchRefused,
             example=_EXAMPLE,
         )(_Scraper(self, app).scrape_url)
+        if self.pause > 0:
+            rate = min(1 / self.pause, MAX_RATE)
+            app.limit("scrape_url-per-host", type=declared, by="url.host", running=1, rate=rate, burst=1)
         return declared
 
 

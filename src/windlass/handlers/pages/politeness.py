@@ -1,4 +1,8 @@
-"""When a page of a host may be fetched: one request at a time, with a pause between them."""
+"""When a page of a host may be fetched: with a pause after the one before.
+
+Tasks for one host already start apart, by a limit of the store. This is for what that limit cannot know:
+redirects to other hosts, and sites that ask for longer pauses.
+"""
 
 from collections.abc import Callable
 from time import monotonic

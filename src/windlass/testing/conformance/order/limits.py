@@ -81,6 +81,18 @@ class TestCaps(LimitTest):
         assert sorted(map(str, paid)) == sorted(map(str, accounts))
         assert await started(worker) == 0
 
+    async def test_a_cap_on_each_host_of_urls(self, worker: ManualWorker) -> None:
+        await self.store.put(Limit(name="polite", by="url.host", running=1))
+        urls = [f"https://{host}/{page}" for host in ("a.example", "b.example:81") for page in range(3)]
+        payloads = [msgspec.json.encode({"url": url}) for url in urls]
+        await self.store.enqueue([a_task(queue="q", payload=payload) for payload in payloads])
+
+        first = await worker.claim(100, "q")
+        hosts = [msgspec.json.decode(one.task.payload)["url"].split("/")[2] for one in first]
+
+        assert sorted(hosts) == ["a.example", "b.example:81"]
+        assert await started(worker) == 0
+
     async def test_tasks_without_the_field_are_counted_together(self, worker: ManualWorker) -> None:
         await self.store.put(BY_ACCOUNT)
         await self.store.enqueue(some_tasks(3, queue="q", type="ledger.post", payload=b"{}"))

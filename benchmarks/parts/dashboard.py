@@ -83,16 +83,15 @@ def _paths(where: str) -> list[str]:
             "id": dead.id,
             "root": dead.root,
             "failure": dead.failure or "",
-            "name": "dead",
         }
 
     values = asyncio.run(sample())
     paths = [screen.path for pages in ALL for screen in pages.screens if screen.live]
-    paths = [path for path in paths if "{name}" not in path and "{key}" not in path]
     for name, value in values.items():
         paths = [path.replace(f"{{{name}}}", value) for path in paths]
     return [
-        *paths,
+        *(path for path in paths if "{" not in path),  # a schedule, a limit, a key: there is none
+        "/health",
         "/tasks?state=dead",
         "/tasks?state=completed&type=shop.type3",
         "/tasks?q=tenant%3Atenant7",

@@ -1,5 +1,6 @@
 """A store with millions of tasks: some real ones in every state, and copies of their rows."""
 
+import logging
 import sqlite3
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ QUEUES, TYPES, TENANTS, ERRORS = 10, 40, 50, 25
 
 def fill(url: str, ready: int, dead: int, completed: int) -> None:
     """Make the store; the numbers are those of tasks by state."""
+    logging.getLogger("windlass").setLevel(logging.CRITICAL)  # it would tell of each that dies
     numbers = {"ready": ready, "dead": dead, "completed": completed}
     probe.looped(_real(url))
     if url.startswith("sqlite"):

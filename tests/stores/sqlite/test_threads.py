@@ -6,15 +6,17 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from windlass._model.filter import Filter, Page
+from windlass._model.filter import Count, Filter, Page
 from windlass._store.protocol import Capability, Durability
 from windlass._stores import open_store
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite.connection import threads as lines
 from windlass._stores.sqlite.connection.file_lock import FileLock
+from windlass._stores.sqlite.read.find import Reader
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.errors import DuplicateTask, InvalidOption, StoreError, StoreUnavailable
 from windlass.testing.conformance.steps import a_task, all_tasks, enqueue_one, exists, worker_on
@@ -107,10 +109,27 @@ async def test_closing_leaves_no_threads(path: Path) -> None:
     store = SQLiteStore(path)
     await enqueue_one(store)
     await store.find(Filter(), Page())
+    await store.count(Filter(), ())
 
     await store.close()
 
     assert set(threading.enumerate()) <= before
+
+
+async def test_nobody_waits_for_a_count(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To count millions takes seconds, and polls for ready tasks use the reader."""
+    new, gate, count = await enqueue_one(store), threading.Event(), Reader.count
+
+    def slow(reader: Reader, *args: Any, **named: Any) -> list[Count]:
+        assert gate.wait(DEADLINE)
+        return count(reader, *args, **named)
+
+    monkeypatch.setattr(Reader, "count", slow)
+    counting = asyncio.create_task(store.count(Filter(), ()))
+    assert await exists(store, new)
+    assert not counting.done()
+    gate.set()
+    assert [one.number for one in await counting] == [1]
 
 
 async def test_one_handle_serves_several_threads_and_loops(store: SQLiteStore) -> None:
@@ -291,7 +310,7 @@ async def test_a_line_whose_thread_dies_fails_what_waits_and_the_next_use_makes_
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, *, reads: bool
 ) -> None:
     await enqueue_one(store)
-    line = await store._reader() if reads else store._writer()
+    line = await store._reader("read") if reads else store._writer()
     entered, gate = threading.Event(), threading.Event()
 
     def die(_: object) -> None:

@@ -60,8 +60,9 @@ such as successors that were cancelled along with their predecessor."""
 class SQLiteStore:
     """A store in one file, for any number of threads, event loops and processes on one machine.
 
-    A handle has a writer thread and a reader thread, each with its own connection. It opens itself on first
-    use; once closed it must be opened again. A forked child opens its own connections.
+    A handle has a writer thread, a reader thread, and one that counts, each with its own connection: to count
+    may take seconds. It opens itself on first use; once closed it must be opened again. A forked child opens
+    its own connections.
     """
 
     capabilities = Capability.JOIN | Capability.SHARE | Capability.MIGRATE
@@ -82,7 +83,7 @@ class SQLiteStore:
         self._lock = threading.Lock()
         self._closed = False
         self._writer_thread: WriterThread | None = None
-        self._reader_thread: ReaderThread | None = None
+        self._reader_threads: dict[str, ReaderThread] = {}
         self._wake_hub = WakeHub(self.path)
         self._transaction_lock = threading.Lock()
         self._rotation = LaneRotation(random.random)
@@ -113,10 +114,8 @@ class SQLiteStore:
         """Serve the pending requests, then close the file."""
         with self._lock:
             self._closed = True
-            threads: list[StoreThread[Transaction] | StoreThread[Reader]] = [
-                thread for thread in (self._writer_thread, self._reader_thread) if thread is not None
-            ]
-            self._writer_thread = self._reader_thread = None
+            threads = self._threads()
+            self._writer_thread, self._reader_threads = None, {}
         for thread, ended in [(thread, thread.close()) for thread in threads]:
             # A thread stuck in a system call is abandoned; it ends with the process.
             await asyncio.wait([asyncio.wrap_future(ended)], timeout=DEADLINE_SECONDS)
@@ -134,15 +133,20 @@ class SQLiteStore:
         if self._closed:
             raise closed(self.path)
 
-    async def _reader(self) -> ReaderThread:
+    async def _reader(self, name: str) -> ReaderThread:
         writer = self._writer()
         if not writer.ready.done():  # The first read may come before the schema exists.
             await asyncio.wrap_future(writer.ready)
         with self._lock:
             self._check_open()
-            if self._reader_thread is None or self._reader_thread.is_closed:
-                self._reader_thread = ReaderThread(self.path, "read")
-            return self._reader_thread
+            reader = self._reader_threads.get(name)
+            if reader is None or reader.is_closed:
+                reader = self._reader_threads[name] = ReaderThread(self.path, name)
+            return reader
+
+    def _threads(self) -> list[StoreThread[Transaction] | StoreThread[Reader]]:
+        writer = [] if self._writer_thread is None else [self._writer_thread]
+        return [*writer, *self._reader_threads.values()]
 
     async def _write(self, work: Callable[[Transaction], A]) -> A:
         return await self._writer().submit(work)
@@ -153,17 +157,16 @@ class SQLiteStore:
             continue
 
     async def _read(self, work: Callable[[Reader], A]) -> A:
-        return await (await self._reader()).submit(work)
+        return await (await self._reader("read")).submit(work)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: drop the parent's threads and connections without closing them."""
-        for thread in (self._writer_thread, self._reader_thread):
-            if thread is not None:
-                thread.abandon_after_fork()
+        for thread in self._threads():
+            thread.abandon_after_fork()
         for transaction in self._transactions:
             transaction.abandon_after_fork()
         self._wake_hub.abandon_after_fork()
-        self._writer_thread = self._reader_thread = None
+        self._writer_thread, self._reader_threads = None, {}
         self._lock, self._transaction_lock = threading.Lock(), threading.Lock()
         self._wake_hub = WakeHub(self.path)
 
@@ -230,7 +233,7 @@ class SQLiteStore:
 
     async def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> Sequence[Count]:
         """Count the matches; inexact where too many tasks would have to be read at once."""
-        return await self._read(lambda reader: reader.count(where, by, sized=sized))
+        return await (await self._reader("count")).submit(lambda reader: reader.count(where, by, sized=sized))
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         return await self._read(lambda reader: tuple(reader.attempts(task_id)))

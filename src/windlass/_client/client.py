@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, Unpack
 from .._model.filter import By, CancelTasks, Filter, Page
 from .._model.options import Options
 from .._model.state import ENDED, State
-from .._model.task import CANCELLED, Enqueued, NewTask, Predecessor, Progress, Task, TaskId
+from .._model.task import CANCELLED, Documented, Enqueued, NewTask, Predecessor, Progress, Task, TaskId
 from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps
 from .._policy.input.encrypted import HINT, MARKER, key_ids, refuse_marked
@@ -41,13 +41,13 @@ MAX_BATCH = 100_000  # the most tasks that one call enqueues
 _FIRST_POLL, _LAST_POLL = 0.005, 0.25  # seconds between polls, growing from one to the other
 
 
-class Handle(Generic[R]):
+class Handle(Documented, Generic[R]):
     """One task, for the program that enqueued it.
 
         handle = await welcome.aenqueue(user_id=1)
         await handle.result(timeout=10)
 
-    Every method reads from the store.
+    Every method reads from the store, except `as_dict`: the id, `created` and `following`.
     """
 
     id: TaskId

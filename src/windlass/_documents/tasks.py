@@ -1,16 +1,19 @@
 """Tasks, the steps that follow them, and their attempts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
+from msgspec.json import schema_components
 from msgspec.structs import replace
 
+from .._client.client import Handle
+from .._client.sync.client import SyncHandle
 from .._client.tasks.export import EndedTask
 from .._model.attempt import Attempt
 from .._model.filter import Failure
 from .._model.state import State
-from .._model.task import Error, Progress, Task
+from .._model.task import Documented, Error, Progress, Task
 from .._policy.input.chain import Step, readable_steps, tenant_of
 from .._policy.input.payload import decode
 from .._policy.input.unreadable import is_object, shown_error
@@ -85,6 +88,14 @@ class TaskDocument(Struct, kw_only=True):
     secret: list[str]
     trace: str | None
     enqueued_by: str
+
+
+class HandleDocument(Struct, kw_only=True):
+    """A task that was enqueued. `created` is false if it existed before; `following`: those after it."""
+
+    id: Id
+    created: bool
+    following: list[Id]
 
 
 class TaskPage(Struct, kw_only=True):
@@ -210,6 +221,46 @@ def failure_document(failure: Failure) -> FailureDocument:
 def progress_document(progress: Progress) -> ProgressDocument:
     """Build a progress document."""
     return build_document(ProgressDocument, progress)
+
+
+def handle_document(handle: Handle[Any] | SyncHandle[Any]) -> HandleDocument:
+    """Build a handle's document, without reading from the store."""
+    return HandleDocument(id=handle.id, created=handle.created, following=[*handle.following])
+
+
+_DOCUMENTS: dict[type[Documented], tuple[type[Struct], Callable[[Any], Struct]]] = {
+    Attempt: (AttemptDocument, attempt_document),
+    Failure: (FailureDocument, failure_document),
+    Handle: (HandleDocument, handle_document),
+    Progress: (ProgressDocument, progress_document),
+    SyncHandle: (HandleDocument, handle_document),
+    Task: (TaskDocument, task_document),
+}
+
+
+def document_of(value: Documented) -> Struct:
+    """Build the document of a value of the model."""
+    return _DOCUMENTS[type(value)][1](value)
+
+
+def document_schema(kind: type[Documented]) -> dict[str, Any]:
+    """Return the JSON schema of the documents of this class, without references."""
+    _, schemas = schema_components([_DOCUMENTS[kind][0]], ref_template="{name}")
+    made: dict[str, Any] = _inlined({"$ref": _DOCUMENTS[kind][0].__name__}, schemas)
+    return {**made, "title": kind.__name__}
+
+
+def _inlined(schema: Any, schemas: Mapping[str, Any], within: tuple[str, ...] = ()) -> Any:
+    """Return a schema with others in place of references to them; anything where one contains itself."""
+    match schema:
+        case {"$ref": name}:
+            return {} if name in within else _inlined(schemas[name], schemas, (*within, name))
+        case dict():
+            return {key: _inlined(one, schemas, within) for key, one in schema.items()}
+        case list():
+            return [_inlined(one, schemas, within) for one in schema]
+        case _:
+            return schema
 
 
 def _error(error: Error | None) -> ErrorDocument | None:

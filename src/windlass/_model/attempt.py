@@ -1,11 +1,10 @@
 """The record of one attempt at a task."""
 
 from datetime import datetime
-from typing import Any
 
 from msgspec import Struct
 
-from .task import Error, Task, TaskId, document_of
+from .task import Documented, Error, Task, TaskId
 from .verdict import Complete, Postpone, Settlement
 
 MAX_RECORDED = 100
@@ -19,7 +18,7 @@ def is_recorded(settlement: Settlement) -> bool:
     return settlement.outcome not in _UNSTARTED or not isinstance(settlement.verdict, Postpone)
 
 
-class Attempt(Struct, frozen=True, gc=False, kw_only=True):
+class Attempt(Struct, Documented, frozen=True, gc=False, kw_only=True):
     """One lease from claim to settlement. A snooze or release is recorded, but does not raise `number`."""
 
     task_id: TaskId
@@ -33,10 +32,6 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     error: Error | None = None
     trace: str | None = None
     notes: bytes | None = None  # facts that the handler noted, a JSON object without secrets
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the attempt as plain JSON values: an item of `GET /tasks/{id}/attempts`."""
-        return document_of(self, "attempt_document")
 
 
 def attempt_of(task: Task, settlement: Settlement, now: datetime) -> Attempt:

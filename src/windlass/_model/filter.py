@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from heapq import nlargest, nsmallest
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from ..errors import InvalidOption
 from .state import PENDING, State
-from .task import MAX_DELAY, Error, Task, TaskId, document_of
+from .task import MAX_DELAY, Documented, Error, Task, TaskId
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class Count(Struct, frozen=True, gc=False, kw_only=True):
     bytes: int = 0
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class Failure(Struct, Documented, frozen=True, kw_only=True):
     """A failure: the dead tasks of one type that failed alike, with the same error from the same place.
 
     `error` is that of the newest task, `task_id`, without secrets. `first_at` and `last_at` are when the
@@ -124,10 +124,6 @@ class Failure(Struct, frozen=True, kw_only=True):
     first_at: datetime
     last_at: datetime
     queues: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the failure as plain JSON values: an item of `GET /dead/failures`."""
-        return document_of(self, "failure_document")
 
 
 class By(Struct, frozen=True, gc=False, kw_only=True):

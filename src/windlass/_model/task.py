@@ -1,6 +1,7 @@
 """Tasks: as they are requested (`NewTask`) and as the store has them (`Task`)."""
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -37,15 +38,42 @@ def is_task_id(value: object) -> bool:
     return isinstance(value, str) and _task_id.fullmatch(value) is not None
 
 
-def document_of(value: object, maker: str) -> dict[str, Any]:
-    """Return what a function of `_documents.tasks` makes of a value, in dictionaries, lists and plain values.
+class Documented:
+    """What has a JSON document, for an API of one's own: `dict(…)` works, and FastAPI can return it as it is.
 
-    Documents are a layer above the model. They are found by name, when one is asked for, so that `as_dict`
-    can be a method of the model all the same.
+    Documents are a layer above the model: they are found by name when one is asked for.
     """
-    make = getattr(import_module("windlass._documents.tasks"), maker)
-    document: dict[str, Any] = msgspec.to_builtins(make(value), str_keys=True)
-    return document
+
+    __slots__ = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values with secrets masked, as the HTTP API shows them.
+
+        Instants are ISO 8601, durations are seconds, payload and result are decoded.
+        """
+        document: dict[str, Any] = msgspec.to_builtins(_documents().document_of(self), str_keys=True)
+        return document
+
+    def to_json(self) -> str:
+        """Return the same as JSON."""
+        return msgspec.json.encode(self.as_dict()).decode()
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return iter(self.as_dict().items())
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+        schemas = import_module("pydantic_core.core_schema")
+        shown = schemas.plain_serializer_function_ser_schema(cls.as_dict, when_used="json")
+        return schemas.is_instance_schema(cls, serialization=shown)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> Any:
+        return _documents().document_schema(cls)
+
+
+def _documents() -> Any:
+    return import_module("windlass._documents.tasks")
 
 
 class Error(Struct, frozen=True, gc=False, kw_only=True):
@@ -56,15 +84,11 @@ class Error(Struct, frozen=True, gc=False, kw_only=True):
     traceback: str | None = None
 
 
-class Progress(Struct, frozen=True, gc=False, kw_only=True):
+class Progress(Struct, Documented, frozen=True, gc=False, kw_only=True):
     """The progress that a running task reports."""
 
     fraction: float
     message: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return `fraction` and `message`."""
-        return document_of(self, "progress_document")
 
 
 class NewTask(Struct, frozen=True, gc=False, kw_only=True):
@@ -123,7 +147,7 @@ class Enqueued(Struct, frozen=True, gc=False, kw_only=True):
     cancelled: str | None = None
 
 
-class Task(Struct, frozen=True, gc=False):
+class Task(Struct, Documented, frozen=True, gc=False):
     """A task as the store had it at one moment."""
 
     id: TaskId
@@ -163,13 +187,6 @@ class Task(Struct, frozen=True, gc=False):
     cancelled_by: str | None = None  # who cancelled it, or asked it to stop
     cancel_reason: str | None = None
     failure: str | None = None  # what it failed with last, as an id; None if it completed or was cancelled
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the task as plain JSON values with its secrets masked: the document of `GET /tasks/{id}`.
-
-        Instants are ISO 8601, durations are seconds, payload and result are decoded. For an API of one's own.
-        """
-        return document_of(self, "task_document")
 
     @property
     def rank(self) -> int:

@@ -1,13 +1,15 @@
 """Task ids: which text is spelled like one."""
 
+import json
 from datetime import timedelta
 
 import pytest
+from pydantic import TypeAdapter
 
 from tests.unit.samples import HOUR, NOW, running
 from windlass._ids import new_id
 from windlass._model.attempt import Attempt
-from windlass._model.task import NewTask, Progress, expiry_of, is_task_id
+from windlass._model.task import NewTask, Progress, Task, expiry_of, is_task_id
 
 ID = "0199c3a2-7d10-7abc-8def-0123456789ab"
 
@@ -51,3 +53,22 @@ def test_a_duration_to_expiry_counts_from_when_the_task_is_due() -> None:
 
     assert expiry_of(new, NOW - HOUR, NOW) == NOW + HOUR
     assert expiry_of(new, NOW + HOUR, NOW) == NOW + 2 * HOUR
+
+
+def test_what_has_a_document_is_a_dictionary_and_json() -> None:
+    task = running(payload=b'{"password": "hunter2"}')
+
+    assert dict(task) == task.as_dict()
+    assert task.as_dict()["payload"] == {"password": "[secret]"}
+    assert json.loads(task.to_json()) == task.as_dict()
+    assert dict(Progress(fraction=0.5)) == {"fraction": 0.5, "message": ""}
+
+
+def test_pydantic_takes_and_encodes_what_has_a_document() -> None:
+    half = Progress(fraction=0.5)
+    adapter = TypeAdapter(list[Progress])
+
+    assert adapter.validate_python([half]) == [half]
+    assert adapter.dump_python([half], mode="json") == [half.as_dict()]
+    assert adapter.json_schema()["items"]["required"] == ["fraction"]
+    assert TypeAdapter(Task).json_schema(mode="serialization")["title"] == "Task"

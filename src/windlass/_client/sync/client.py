@@ -8,7 +8,7 @@ from typing import Any, TypeVar, Unpack
 
 from ..._model.options import Options
 from ..._model.state import State
-from ..._model.task import NewTask, Predecessor, Progress, Task, TaskId
+from ..._model.task import Documented, NewTask, Predecessor, Progress, Task, TaskId
 from ..._policy.input.chain import Step
 from ..._policy.input.new_task import check_first_options
 from ..builder import encoded_payload
@@ -17,7 +17,7 @@ from ..client import Client, Handle, Twin
 R = TypeVar("R")
 
 
-class SyncHandle(Twin[Handle[R]]):
+class SyncHandle(Twin[Handle[R]], Documented):
     """One task, for the program that enqueued it.
 
     Methods block until the store has responded; `Handle` is for async code.
@@ -25,7 +25,7 @@ class SyncHandle(Twin[Handle[R]]):
         handle = welcome.enqueue(user_id=1)
         handle.result(timeout=10)
 
-    Every method reads from the store.
+    Every method reads from the store, except `as_dict`: the id, `created` and `following`.
     """
 
     @property

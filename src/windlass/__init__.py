@@ -17,7 +17,9 @@ from ._client.client import Client, Handle
 from ._client.operator import Operator
 from ._client.sync.client import SyncClient, SyncHandle
 from ._client.sync.operator import SyncOperator
+from ._handler.around import CallNext
 from ._handler.context import INJECTED, Context
+from ._handler.dependencies import Depends
 from ._handler.signature import RESULT
 from ._model.filter import By, Dimension, Filter, Page
 from ._model.queue import Retention
@@ -51,8 +53,10 @@ __all__ = [
     "App",
     "Backoff",
     "By",
+    "CallNext",
     "Client",
     "Context",
+    "Depends",
     "Dimension",
     "DuplicateTask",
     "Fatal",

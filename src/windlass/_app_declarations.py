@@ -1,4 +1,4 @@
-"""What an app declares besides its task types: schedules, queues, limits and alerts."""
+"""What an app declares besides its task types: schedules, queues, limits, alerts and hooks."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -6,6 +6,9 @@ from typing import Any, Self, TypeVar, Unpack
 
 from ._client.declarations import Declarations
 from ._client.schedules import DeclaredSchedules
+from ._handler.around import Around
+from ._handler.hooks import ErrorHook, Hooks
+from ._handler.lifespan import Lifespan
 from ._handler.task_types import TaskTypes
 from ._model.queue import Fairness, Level, Retention
 from ._model.schedule import ScheduleTiming
@@ -13,16 +16,20 @@ from ._policy.alerts import AlertOptions, new_alert
 from ._policy.input.chain import Step
 from ._policy.order.limit_options import LimitOptions
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
+from ._worker.error_hooks import checked_hook
 from .tasktype import TaskType
 
 T = TypeVar("T")
+L = TypeVar("L", bound=Lifespan)
+A = TypeVar("A", bound=Around)
 
 
 class AppDeclarations:
-    """The part of an app that declares schedules, queues, limits and alerts."""
+    """The part of an app that declares schedules, queues, limits, alerts and hooks."""
 
     def __init__(self, types: TaskTypes) -> None:
         self.types = types
+        self.hooks = Hooks(self)
         self.schedules = DeclaredSchedules()
         self._declarations = Declarations()
 
@@ -141,3 +148,40 @@ class AppDeclarations:
             type=type_name, queue=queue, count=count, window=window, hold=hold, webhook=webhook
         )
         self._declarations.alert(new_alert(name, **options))
+
+    def on_error(self, hook: ErrorHook) -> ErrorHook:
+        """Call this function with the task and exception of each failed attempt, in a thread of the worker.
+
+        What happened in a child process, and a timeout, is an `AttemptFailed`. See docs/logging.md.
+        """
+        self.hooks.error_hooks.append(checked_hook(hook))
+        return hook
+
+    def lifespan(self, function: L) -> L:
+        """Run this async generator once in each worker process: it opens what handlers need, and closes it.
+
+            @app.lifespan
+            async def connections(app: App) -> AsyncIterator[State]:
+                async with httpx.AsyncClient() as client:
+                    yield State(client)
+
+        What it yields is `ctx.state`; one lifespan of an app can yield something. Also takes functions that
+        `asynccontextmanager` has decorated. Raises InvalidOption. See docs/around.md.
+        """
+        self.hooks.add_lifespan(function)
+        return function
+
+    def around(self, function: A) -> A:
+        """Run this function around every handler, the first declared outermost.
+
+            @app.around
+            async def timed(ctx: Context, call_next: CallNext) -> None:
+                with timer(ctx.task.type):
+                    await call_next()
+
+        It may raise, or translate an exception; it cannot hide one, nor replace the result. A generator
+        function of `(ctx)` that yields once runs where the handler runs: in its thread or child process.
+        Raises InvalidOption. See docs/around.md.
+        """
+        self.hooks.add_around(function)
+        return function

@@ -1,7 +1,8 @@
-"""Wait for an event with a timeout; call back at the earliest of several instants."""
+"""Wait for an event or a condition with a timeout; call back at the earliest of several instants."""
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float | None) -> bool:
@@ -14,6 +15,20 @@ async def wait_for_event(event: asyncio.Event, seconds: float | None) -> bool:
             return await event.wait()
     except TimeoutError:
         return False
+
+
+async def wait_until(
+    condition: Callable[[], bool], changed: asyncio.Event, seconds: float = float("inf")
+) -> bool:
+    """Wait for a condition that changes only when `changed` is set; return whether it came true in time."""
+    deadline = monotonic() + seconds
+    while not condition():
+        left = deadline - monotonic()
+        if left <= 0:
+            return False
+        changed.clear()
+        await wait_for_event(changed, None if left == float("inf") else left)
+    return True
 
 
 class Timer:

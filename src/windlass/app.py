@@ -16,6 +16,8 @@ from ._client.sync.client import SyncClient
 from ._client.sync.operator import SyncOperator
 from ._encryption.encrypted_store import EncryptedStore
 from ._encryption.keys import Keyring
+from ._handler.hooks import ErrorHook
+from ._handler.lifespan import Lifespans
 from ._handler.spec import HandlerSpec, safe_backoff
 from ._handler.task_types import TaskTypes
 from ._ids import process_identity
@@ -37,7 +39,6 @@ from ._policy.order.priority import parse_priority
 from ._store.outage import Outage
 from ._store.protocol import Store
 from ._stores import migration_sql, open_store, store_name
-from ._worker.error_hooks import ErrorHook, checked_hook
 from ._worker.process import run_process
 from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
@@ -102,7 +103,6 @@ class App(AppDeclarations):
         signing_key = None if webhook_secret is None else checked_secret(webhook_secret)
         self.alert_notifier = AlertNotifier(signing_key, parse_networks(allow_addresses))
         self.archiver = None if archive is None else Archiver(archive)
-        self.error_hooks: list[ErrorHook] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
         who = identity or process_identity()
         self._loop = LoopThread()
@@ -216,14 +216,6 @@ class App(AppDeclarations):
         self.alert_notifier.listeners.append(listener)
         return listener
 
-    def on_error(self, hook: ErrorHook) -> ErrorHook:
-        """Call this function with the task and exception of each failed attempt, in a thread of the worker.
-
-        What happened in a child process, and a timeout, is an `AttemptFailed`. See docs/logging.md.
-        """
-        self.error_hooks.append(checked_hook(hook))
-        return hook
-
     def on_close(self, close: Callable[[], Awaitable[None]]) -> None:
         """Call this when the app is closed, before its store: for connections that handlers keep open."""
         self._closers.append(close)
@@ -310,21 +302,27 @@ class App(AppDeclarations):
         """
         return migration_sql(self._store_given, start, target)
 
-    def worker(self, settings: WorkerSettings | None = None, *, on_error: ErrorHook | None = None) -> Worker:
+    def worker(
+        self,
+        settings: WorkerSettings | None = None,
+        *,
+        on_error: ErrorHook | None = None,
+        lifespans: Lifespans | None = None,
+    ) -> Worker:
         """Make a worker for this app's task types; `await worker.run()` works until `worker.stop()`.
 
-        `on_error`: an error hook of this worker, besides those of the app.
+        `on_error`: an error hook of this worker, besides those of the app. `lifespans`: those of the app, if
+        the caller has started them and ends them.
         """
-        settings = settings or WorkerSettings()
-        hooks = [*self.error_hooks, *([on_error] if on_error else [])]
         return Worker(
             self.store,
             self.client.types,
-            settings,
+            settings or WorkerSettings(),
             self.open,
             self.backoff_of,
             self.keeper,
-            hooks,
+            self.hooks if on_error is None else self.hooks.with_error_hook(on_error),
+            self.hooks.lifespans() if lifespans is None else lifespans,
             self.store.history,
         )
 

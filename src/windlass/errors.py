@@ -20,6 +20,7 @@
     │  ├─ TaskDead            it died; the message is its last error
     │  ├─ TaskCancelled       it was cancelled
     │  └─ NotFinished         it did not end within the timeout (also a TimeoutError)
+    ├─ LifespanFailed    a lifespan of the app failed when its worker started, or ended while it ran
     └─ StoreError        the store failed; `.transient` says whether a retry can help
        ├─ StoreUnavailable    unreachable, busy or full: transient
        └─ SchemaMismatch      its schema is newer or older than this version
@@ -135,6 +136,10 @@ class TaskCancelled(NoResult):
 
 class NotFinished(NoResult, TimeoutError):
     """The task did not end within the timeout; it continues."""
+
+
+class LifespanFailed(WindlassError):
+    """A lifespan of the app failed when its worker started, or ended while it ran."""
 
 
 class StoreError(WindlassError):

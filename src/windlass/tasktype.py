@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Un
 
 from ._client.client import Handle
 from ._client.sync.client import SyncHandle
+from ._handler.hooks import Hooks
 from ._handler.spec import HandlerSpec
 from ._model.options import Options
 from ._model.task import NewTask
@@ -118,6 +119,11 @@ class TaskType(Prepared[P, R], Generic[P, C, R]):
     def name(self) -> str:
         """The dotted name that tasks of this type carry: the function's, unless it was declared with one."""
         return self.spec.name
+
+    @property
+    def hooks(self) -> Hooks:
+        """What its app runs around its handler."""
+        return self._app.hooks
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C:
         """Run the function here and now; nothing is enqueued."""

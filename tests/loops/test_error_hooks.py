@@ -34,7 +34,7 @@ def child() -> Iterator[App]:
     """The app whose handlers run in child processes, on a store and with hooks of its own."""
     before = child_app.use_store(MemoryStore())
     yield child_app
-    child_app.error_hooks.clear()
+    child_app.hooks.error_hooks.clear()
     child_app.use_store(before)
 
 

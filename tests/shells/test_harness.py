@@ -1,12 +1,28 @@
 """The test harness for users: the real engine on a memory store, run step by step by the test."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
+from typing import Annotated, Any
 
 import pytest
 
-from windlass import INJECTED, RESULT, App, Backoff, Context, Snooze, State, chain
+from tests.loops import hooked_tasks
+from windlass import (
+    INJECTED,
+    RESULT,
+    App,
+    Backoff,
+    CallNext,
+    Context,
+    Depends,
+    InvalidOption,
+    Snooze,
+    State,
+    chain,
+)
+from windlass.errors import LifespanFailed
 from windlass.testing.harness import Harness
+from windlass.testing.harness import harness as on_memory
 
 Make = Callable[[App], Harness]
 
@@ -208,8 +224,6 @@ async def test_a_test_with_a_loop_awaits_it(harness: Harness, app: App) -> None:
 
 
 def test_the_store_of_the_app_is_restored(app: App) -> None:
-    from windlass.testing.harness import harness as on_memory
-
     before = app.store.inner
 
     with on_memory(app):
@@ -221,3 +235,95 @@ def test_the_store_of_the_app_is_restored(app: App) -> None:
 def test_a_handler_called_without_a_worker_explains_the_missing_context() -> None:
     with pytest.raises(AttributeError, match="no worker runs this"):
         _ = INJECTED.attempt
+
+
+# -- what runs around handlers -------------------------------------------------------------------------
+
+
+def _database() -> str:
+    return "production"
+
+
+def _settings(database: Annotated[str, Depends(_database)]) -> str:
+    return f"settings of {database}"
+
+
+def hooked() -> tuple[App, list[str], Any]:
+    app = App("memory://")
+    seen: list[str] = []
+
+    @app.lifespan
+    async def state(_: App) -> AsyncIterator[str]:
+        seen.append("enter")
+        yield "state"
+        seen.append("leave")
+
+    @app.around
+    async def watching(ctx: Context, call_next: CallNext) -> None:
+        seen.append(f"around with {ctx.state}")
+        await call_next()
+
+    @app.task
+    def work(follow: bool, settings: Annotated[str, Depends(_settings)] = INJECTED) -> None:
+        seen.append(settings)
+        if follow:
+            work.using(delay=0).enqueue(follow=False)
+
+    return app, seen, work
+
+
+def test_lifespans_run_once_for_all_rounds_and_arounds_and_dependencies_as_in_a_worker() -> None:
+    app, seen, work = hooked()
+    with on_memory(app) as h:
+        work.enqueue(follow=True)
+        assert h.run_until_idle() == 2
+
+    run = ["around with state", "settings of production"]
+    assert seen == ["enter", *run, *run, "leave"]
+
+
+def test_a_dependency_is_overridden_until_the_end_of_the_harness() -> None:
+    app, seen, work = hooked()
+
+    def name() -> str:
+        return "test"
+
+    def database(name: Annotated[str, Depends(name)]) -> Iterator[str]:
+        yield f"the {name} database"
+
+    with on_memory(app) as h:
+        h.override(_database, database)
+        work.enqueue(follow=False)
+        h.run_until_idle()
+    with on_memory(app) as h:
+        work.enqueue(follow=False)
+        h.run_until_idle()
+
+    assert seen[2:3] + seen[6:7] == ["settings of the test database", "settings of production"]
+
+
+async def _async_database() -> str:
+    return "async"
+
+
+def test_an_override_that_cannot_work_is_refused() -> None:
+    app, _, _ = hooked()
+    with on_memory(app) as h:
+        with pytest.raises(InvalidOption, match=r"no task type of this app depends on .*_async_database"):
+            h.override(_async_database, _database)
+        with pytest.raises(InvalidOption, match=r"is not async, but the dependency .*_async_database is"):
+            h.override(_database, _async_database)
+    with on_memory(hooked_tasks.app) as h, pytest.raises(InvalidOption, match="runs in a child process"):
+        h.override(hooked_tasks.open_pid, lambda: 7)
+
+
+def test_a_lifespan_that_fails_is_raised() -> None:
+    app = App("memory://")
+
+    @app.lifespan
+    async def broken(_: App) -> AsyncIterator[None]:
+        raise ConnectionError("no database")
+        yield
+
+    with on_memory(app) as h, pytest.raises(LifespanFailed, match="no database"):
+        h.run_until_idle()

@@ -1,8 +1,19 @@
 """The public API as a type checker sees it. Never run."""
 
-from typing import Any, assert_type
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any, TypedDict, assert_type
 
-from windlass import INJECTED, App, Backoff, Context, TaskType, WorkerSettings, handlers
+from windlass import (
+    INJECTED,
+    App,
+    Backoff,
+    CallNext,
+    Context,
+    Depends,
+    TaskType,
+    WorkerSettings,
+    handlers,
+)
 
 app = App("memory://")
 
@@ -89,3 +100,66 @@ async def ready_made_handlers_are_task_types() -> None:
     assert_type(await handle.result(), handlers.Delivery)
     assert_type(app.include(lambda app: app.store_name), str)
     handlers.Webhooks(timeot=5)  # type: ignore[call-arg]
+
+
+# -- around handlers ---------------------------------------------------------------------------------
+
+
+class Db:
+    def execute(self, query: str) -> int:
+        return len(query)
+
+
+class Pools(TypedDict):
+    db: Db
+
+
+@app.lifespan
+async def pools(given: App) -> AsyncIterator[Pools]:
+    yield {"db": Db()}
+
+
+async def open_db(ctx: Context[Pools]) -> AsyncIterator[Db]:
+    assert_type(ctx.state, Pools)
+    yield ctx.state["db"]
+
+
+@app.around
+async def timed(ctx: Context, call_next: CallNext) -> None:
+    assert_type(ctx.state, Any)
+    assert_type(await call_next(), Any)
+
+
+@app.around
+def in_its_thread(ctx: Context[Pools]) -> Iterator[None]:
+    assert_type(ctx.state["db"].execute("SELECT 1"), int)
+    yield
+
+
+@app.task
+async def charge(order: int, *, db: Annotated[Db, Depends(open_db)] = INJECTED) -> int:
+    assert_type(db, Db)
+    return db.execute("SELECT 1")
+
+
+async def what_the_worker_passes_is_not_asked_of_callers() -> None:
+    assert_type(await (await charge.aenqueue(7)).result(), int)
+    charge.enqueue("seven")  # type: ignore[arg-type]
+
+
+def a_wrong_state_is_noticed(ctx: Context[Pools]) -> None:
+    ctx.state["dbb"]  # type: ignore[typeddict-item]
+    ctx.state["db"].execute(1)  # type: ignore[arg-type]
+
+
+@app.lifespan  # type: ignore[type-var]
+async def without_yield(given: App) -> None: ...
+
+
+@app.around  # type: ignore[type-var]
+async def without_call_next(ctx: Context) -> None: ...
+
+
+@app.around  # type: ignore[type-var]
+def not_a_generator(ctx: Context) -> int:
+    return 1

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Coroutine, Generator, Mapping, MutableMapping
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, cast, get_origin
 
 from .._model.lease import CancelRequest
 from .._model.task import Progress, Task, TaskId
@@ -13,6 +13,15 @@ from .._policy.input.notes import merged_notes
 from .._store.protocol import Transaction
 from ..errors import InvalidOption, NotSupported, UsageError
 from ..signals import Stop
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # type checkers have it: `Context` alone is `Context[Any]`
+
+    S = TypeVar("S", default=Any)
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")
 
 logger = logging.getLogger("windlass.task")
 
@@ -79,8 +88,8 @@ class NoEffects:
 _NO_WORKER = NoEffects("no worker runs this task")
 
 
-class Context:
-    """The running task, as its handler sees it.
+class Context(Generic[S]):
+    """The running task, as its handler sees it. `Context[State]` says what `state` is.
 
         @app.task
         async def resize(path: str, *, ctx: Context = INJECTED) -> None:
@@ -89,9 +98,9 @@ class Context:
     The worker passes it for the parameter annotated `Context`; it is never part of the payload.
     """
 
-    __slots__ = ("_cancelled", "_effects", "_keep_notes", "_notes", "_report", "_stopping", "task")
+    __slots__ = ("_cancelled", "_effects", "_keep_notes", "_notes", "_report", "_stopping", "state", "task")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  made by workers
         self,
         task: Task,
         *,
@@ -100,8 +109,10 @@ class Context:
         keep_notes: Callable[[dict[str, Any]], None] = lambda _: None,
         cancelled: Callable[[], CancelRequest | None] = lambda: None,
         effects: Effects = _NO_WORKER,
+        state: S = cast(Any, None),  # noqa: B008
     ) -> None:
         self.task = task
+        self.state = state
         self._keep_notes = keep_notes
         self._cancelled = cancelled
         self._notes: dict[str, Any] = {}
@@ -220,6 +231,11 @@ class Context:
             raise Stop("the task was asked to stop")
 
 
+def is_context(hint: object) -> bool:
+    """Whether an annotation is `Context` or `Context[State]`."""
+    return hint is Context or get_origin(hint) is Context
+
+
 class _TaskLogger(logging.LoggerAdapter[logging.Logger]):
     """Adds the task's labels to the caller's `extra`."""
 
@@ -229,14 +245,16 @@ class _TaskLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class _Injected:
-    """Placeholder for the context; used without a worker, it raises an error that says so."""
+    """Placeholder for what a worker passes; used without a worker, it raises an error that says so."""
 
     def __repr__(self) -> str:
         return "INJECTED"
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"ctx.{name} is not available: no worker runs this; pass a Context of your own")
+        raise AttributeError(
+            f"{name} is not available: no worker runs this; pass a Context or dependency of your own"
+        )
 
 
-INJECTED: Context = cast(Context, _Injected())
-"""The default of a handler's context parameter, so that type checkers do not require it of callers."""
+INJECTED: Any = _Injected()
+"""The default of a parameter that the worker passes, so that type checkers do not require it of callers."""

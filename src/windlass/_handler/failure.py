@@ -65,6 +65,13 @@ def bounded_error(error: Error, secrets: tuple[str, ...] = ()) -> Error:
     )
 
 
+def add_origin(error: BaseException, what: str) -> None:
+    """Add to the text of an exception what raised it: a hook or dependency, not the handler."""
+    note = f"raised by the {what}"
+    if isinstance(error, Exception) and note not in getattr(error, "__notes__", ()):  # raised before
+        error.add_note(note)
+
+
 def whereabouts(error: BaseException) -> str:
     """Format type and frames of an exception for logs: without the message, which may hold a secret."""
     return f"{_type_name(error)}\n{''.join(traceback.format_tb(error.__traceback__))}"

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -12,7 +12,7 @@ from .._policy.input.quote import suggestion
 from .._policy.input.redact import merged
 from ..errors import InvalidOption, InvalidPayload
 from .annotation import checked, needs_pydantic, pydantic_codec
-from .context import Context
+from .dependencies import injected, parameters_of
 from .result_type import ResultType
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ _BY_POSITION = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_O
 
 
 class Signature:
-    """The parameters of a handler, without its context, and its return type."""
+    """The parameters of a handler, without those that the worker passes, and its return type."""
 
     def __init__(self, handler: Callable[..., Any], type_name: str) -> None:
         self.type_name = type_name
-        self._parameters = inspect.signature(handler)
-        hints = _hints(handler, type_name)
-        self.context_name = _context_name(self._parameters, hints)
+        whose = f"the handler of {type_name!r}"
+        self._parameters, hints = parameters_of(handler, whose)
+        self.context_name, self.depends = injected(self._parameters, hints, whose)
+        self._injected = {self.context_name, *self.depends}
         self._encoders: dict[str, Callable[[Any], Any]] = {}  # of parameters that are not plain
         self._codecs: dict[str, PydanticCodec] = {}
         self._rest: msgspec.json.Decoder[Any] | None = None  # of **kwargs
@@ -135,8 +136,8 @@ class Signature:
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args and self._needed <= kwargs.keys() <= self.names:
             return kwargs  # The usual case; inspect.Signature.bind takes five microseconds.
-        if self.context_name is not None and self.context_name in kwargs:
-            raise InvalidOption(f"{self.context_name} is passed by the worker; do not enqueue it")
+        if passed := self._injected & kwargs.keys():
+            raise InvalidOption(f"{min(map(str, passed))} is passed by the worker; do not enqueue it")
         if self._rest is None and (unknown := set(kwargs) - self.names):
             wrong = min(unknown)
             hint = suggestion(wrong, self.names)
@@ -153,7 +154,7 @@ class Signature:
     def _field_list(self, hints: dict[str, Any]) -> list[tuple[Any, ...]]:
         fields: list[tuple[Any, ...]] = []
         for name, parameter in self._parameters.parameters.items():
-            if name == self.context_name:
+            if name in self._injected:
                 continue
             what = f"the parameter {name!r} of {self.type_name!r}"
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -190,32 +191,9 @@ class Signature:
         )
 
     def _called_with(self) -> inspect.Signature:
-        """Return the signature that callers see: without the context."""
-        kept = [p for name, p in self._parameters.parameters.items() if name != self.context_name]
+        """Return the signature that callers see: without what the worker passes."""
+        kept = [p for name, p in self._parameters.parameters.items() if name not in self._injected]
         return self._parameters.replace(parameters=kept, return_annotation=inspect.Signature.empty)
-
-
-def _hints(handler: Callable[..., Any], type_name: str) -> dict[str, Any]:
-    try:
-        return get_type_hints(handler, include_extras=True)
-    except TypeError:  # a callable without annotations of its own
-        return {}
-    except NameError:
-        known = {"Context": Context, **getattr(inspect.unwrap(handler), "__globals__", {})}
-    try:
-        return get_type_hints(handler, known, include_extras=True)
-    except NameError as error:
-        raise InvalidOption(
-            f"an annotation of the handler of {type_name!r} cannot be resolved: {error}; define or import it "
-            f"before the task type, not only for type checkers"
-        ) from None
-
-
-def _context_name(parameters: inspect.Signature, hints: dict[str, Any]) -> str | None:
-    named = [name for name in parameters.parameters if hints.get(name) is Context]
-    if not named and "ctx" in parameters.parameters and "ctx" not in hints:
-        named = ["ctx"]
-    return named[0] if named else None
 
 
 def _pointer(message: str) -> str:

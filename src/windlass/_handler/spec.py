@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +15,9 @@ from .._policy.input.options import checked_name, parse_duration
 from .._policy.input.payload import decode
 from .._policy.input.redact import merged
 from ..errors import InvalidOption, InvalidPayload
+from .around import GeneratorAround
+from .dependencies import Overrides, Plan, plan_of
+from .names import function_name
 from .signature import Signature
 
 logger = logging.getLogger("windlass.task")
@@ -37,6 +40,7 @@ class HandlerSpec:
         "handler",
         "is_async",
         "name",
+        "plan",
         "process",
         "signature",
     )
@@ -55,7 +59,7 @@ class HandlerSpec:
     ) -> None:
         if not callable(handler):
             raise InvalidOption(f"@app.task takes a function, not {handler!r}; pass options by name")
-        self.name = checked_name(name or default_name(handler), "task type")
+        self.name = checked_name(name or function_name(handler), "task type")
         self.aliases = tuple(checked_name(alias, "alias") for alias in aliases)
         self.handler = handler
         self.backoff = safe_backoff(backoff)
@@ -72,9 +76,20 @@ class HandlerSpec:
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = Signature(handler, self.name)
         self.defaults = replace(defaults, secret=merged(defaults.secret, self.signature.secret))
+        self.plan = self.new_plan()
         if self.signature.fields is not None:
             check_fields(defaults.unique, self.signature.fields, f"the handler of {self.name!r}")
         self.example = None if example is None else self._checked(example)
+
+    def new_plan(self, arounds: Iterable[GeneratorAround] = (), overrides: Overrides | None = None) -> Plan:
+        """Plan what to open for its runs; raises InvalidOption if it cannot have these dependencies."""
+        plan = plan_of(self.signature.depends, arounds, overrides)
+        if not self.is_async and (needs_loop := [one.what for one in plan.providers if one.is_async]):
+            raise InvalidOption(
+                f"the handler of {self.name!r} is not async, but the {needs_loop[0]} is; dependencies run "
+                f"where the handler runs, so make it `async def` or the dependency `def`"
+            )
+        return plan
 
     def _checked(self, example: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -100,10 +115,3 @@ def safe_backoff(backoff: Delay) -> Delay:
             return _DEFAULT_BACKOFF(attempt, draw)
 
     return wrapped
-
-
-def default_name(handler: Callable[..., Any]) -> str:
-    """Return module.function, or only the function's name in the main program."""
-    module = getattr(handler, "__module__", "__main__")
-    qualified = getattr(handler, "__qualname__", type(handler).__qualname__).replace("<locals>.", "")
-    return qualified if module == "__main__" else f"{module}.{qualified}"

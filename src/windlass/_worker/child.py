@@ -1,6 +1,7 @@
 """The child process that runs handlers for a worker: `python -m windlass._worker.child`."""
 
 import asyncio
+import contextvars
 import importlib
 import os
 import queue
@@ -9,11 +10,15 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Coroutine
 from operator import attrgetter
 from types import ModuleType
 from typing import Any, BinaryIO
 
 from .._handler.context import Context, NoEffects, running, taken_secrets
+from .._handler.dependencies import Plan
+from .._handler.hooks import Hooks
+from .._handler.lifespan import Lifespans
 from .._handler.spec import HandlerSpec
 from .._model.outcome import Failed, Returned, Snoozed
 from .._observe.tracing import current_span
@@ -23,9 +28,11 @@ from .child_logs import LogSender
 from .processes import (
     FromChild,
     Hello,
+    Leave,
     NotesUpdate,
     ProgressUpdate,
     RunRequest,
+    Started,
     ToChild,
     pack,
     receive_blocking,
@@ -42,8 +49,13 @@ def main() -> None:
     messages: queue.SimpleQueue[ToChild] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(inbound, messages), daemon=True).start()
     programs: dict[str, ModuleType] = {}
+    loop = _Loop()
     while True:
         message = messages.get()
+        if isinstance(message, Leave):
+            loop.leave(message.seconds)
+            logs.flush()
+            os._exit(0)
         if isinstance(message, Hello):
             sys.path[:] = message.path
             logs.install(message.levels)
@@ -52,7 +64,7 @@ def main() -> None:
                 vars(module).update(runpy.run_path(message.script, run_name=SCRIPT_NAME))
                 logs.restore_levels()
         else:
-            outcome = _run(message, programs, outbound, logs)
+            outcome = _run(message, programs, outbound, logs, loop)
             logs.flush()
             _send(outbound, outcome)
 
@@ -83,51 +95,91 @@ def _read(inbound: BinaryIO, messages: "queue.SimpleQueue[ToChild]") -> None:
     os._exit(0)
 
 
+class _Loop:
+    """The event loop of this process: one for all tasks if there are lifespans, else one for each."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+        self._lifespans: Lifespans | None = None
+
+    def start(self, hooks: Hooks) -> bool:
+        """Start the lifespans of the program, if there are any and they have not started yet."""
+        if self._lifespans is not None or not hooks.has_lifespans:
+            return False
+        self._runner = self._runner or asyncio.Runner()
+        lifespans = hooks.lifespans()
+        self._runner.run(lifespans.start())
+        self._lifespans = lifespans
+        return True
+
+    @property
+    def state(self) -> Any:
+        return None if self._lifespans is None else self._lifespans.state
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if self._runner is None:
+            return asyncio.run(coroutine)
+        return self._runner.run(coroutine, context=contextvars.copy_context())
+
+    def leave(self, seconds: float) -> None:
+        """Leave the lifespans."""
+        if self._runner is not None and self._lifespans is not None:
+            self._runner.run(self._lifespans.end(seconds))
+
+
 def _run(
-    request: RunRequest, programs: dict[str, ModuleType], outbound: BinaryIO, logs: LogSender
+    request: RunRequest,
+    programs: dict[str, ModuleType],
+    outbound: BinaryIO,
+    logs: LogSender,
+    loop: _Loop,
 ) -> Returned | Failed | Snoozed:
     fatal: tuple[type[BaseException], ...] = ()
     try:
         running.set(request.task)
         taken_secrets.set(request.secrets)
-        spec = _find(request, programs)
+        spec, hooks = _find(request, programs)
         logs.restore_levels()
         fatal = spec.fatal
+        if loop.start(hooks):
+            _send(outbound, Started())
         with current_span(request.task.trace):
-            result = _call(spec, request, outbound)
+            result = _call(spec, hooks.plan(spec), request, outbound, loop)
         return Returned(spec.signature.result.encode(result))
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
         return outcome_of_error(request.task, error, fatal, request.secrets)
 
 
-def _find(request: RunRequest, programs: dict[str, ModuleType]) -> HandlerSpec:
+def _find(request: RunRequest, programs: dict[str, ModuleType]) -> tuple[HandlerSpec, Hooks]:
     module = programs.get(request.module) or importlib.import_module(request.module)
     found = attrgetter(request.qualname)(module)
     spec = getattr(found, "spec", None)
     if not isinstance(spec, HandlerSpec):
         raise Fatal(f"{request.module}.{request.qualname} is not a task type in the child process")
-    return spec
+    return spec, found.hooks
 
 
-def _call(spec: HandlerSpec, request: RunRequest, outbound: BinaryIO) -> Any:
+def _call(spec: HandlerSpec, plan: Plan, request: RunRequest, outbound: BinaryIO, loop: _Loop) -> Any:
     try:
         arguments = spec.signature.arguments(request.payload)
     except InvalidPayload as error:
         raise Fatal(str(error)) from None
+    context: Context[Any] = Context(
+        request.task,
+        report=lambda progress: _send(outbound, ProgressUpdate(progress=progress)),
+        keep_notes=lambda notes: _send(outbound, NotesUpdate(notes=notes)),
+        stopping=lambda: False,  # a child is killed, not asked
+        effects=NoEffects(
+            "not available in a child process, which has no connection to the store; declare the task type "
+            "without process=True"
+        ),
+        state=loop.state,
+    )
     if spec.signature.context_name is not None:
-        arguments[spec.signature.context_name] = Context(
-            request.task,
-            report=lambda progress: _send(outbound, ProgressUpdate(progress=progress)),
-            keep_notes=lambda notes: _send(outbound, NotesUpdate(notes=notes)),
-            stopping=lambda: False,  # a child is killed, not asked
-            effects=NoEffects(
-                "not available in a child process, which has no connection to the store; declare the task "
-                "type without process=True"
-            ),
-        )
+        arguments[spec.signature.context_name] = context
     if spec.is_async:
-        return asyncio.run(spec.handler(**arguments))
-    return spec.handler(**arguments)
+        return loop.run(plan.acall(spec.handler, context, arguments))
+    return plan.call(spec.handler, context, arguments)
 
 
 def _send(outbound: BinaryIO, message: FromChild) -> None:

@@ -6,17 +6,16 @@ import inspect
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from .._handler.failure import whereabouts
+from .._handler.hooks import ErrorHook
 from .._model.task import Task
 from .._policy.input.quote import counted
 from ..errors import InvalidOption
 
 logger = logging.getLogger("windlass.worker")
-
-ErrorHook: TypeAlias = Callable[[Task, BaseException], object]
 
 MAX_WAITING = 1_000  # calls; beyond that they are dropped and counted
 CLOSE_TIMEOUT = 5.0  # seconds for the calls that wait when the worker stops

@@ -43,6 +43,16 @@ class RunRequest(Struct, frozen=True, kw_only=True, tag="run"):
     secrets: tuple[str, ...] = ()  # in the results that the payload has, to be masked in errors
 
 
+class Leave(Struct, frozen=True, kw_only=True, tag="leave"):
+    """Leave the lifespans within this time, then exit."""
+
+    seconds: float
+
+
+class Started(Struct, frozen=True, kw_only=True, tag="started"):
+    """The lifespans of the program have started: the handler is run now."""
+
+
 class ProgressUpdate(Struct, frozen=True, kw_only=True, tag="progress"):
     """Progress of the running task."""
 
@@ -55,8 +65,8 @@ class NotesUpdate(Struct, frozen=True, kw_only=True, tag="notes"):
     notes: dict[str, Any]
 
 
-ToChild: TypeAlias = Hello | RunRequest
-FromChild: TypeAlias = ProgressUpdate | NotesUpdate | Returned | Failed | Snoozed
+ToChild: TypeAlias = Hello | RunRequest | Leave
+FromChild: TypeAlias = Started | ProgressUpdate | NotesUpdate | Returned | Failed | Snoozed
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 _from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
@@ -78,9 +88,10 @@ def receive_blocking(stream: BinaryIO) -> ToChild | None:
 
 
 class Processes:
-    """A pool of at most `number` child processes; each runs one task at a time."""
+    """A pool of at most `number` child processes; each runs one task at a time, lifespans once."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, has_lifespans: bool) -> None:
+        self._has_lifespans = has_lifespans
         self._free = asyncio.Semaphore(number)
         self._idle: list[_Child] = []
 
@@ -90,7 +101,8 @@ class Processes:
         async with self._free:
             child = await self._take()
             run.interrupt = child.kill
-            run.start()
+            if child.has_started:
+                run.start()
             try:
                 outcome = await child.run(run, payload)
             except BaseException:
@@ -102,21 +114,25 @@ class Processes:
                 await child.end()
             return outcome
 
-    async def close(self) -> None:
-        """Kill the idle children."""
-        while self._idle:
-            await self._idle.pop().end()
+    async def close(self, seconds: float) -> None:
+        """End the idle children; those that are in lifespans get this time to leave them."""
+        await asyncio.gather(*(child.leave(seconds) for child in self._idle))
+        self._idle.clear()
 
     async def _take(self) -> "_Child":
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
                 return child
-        return await _Child.start()
+        return await _Child.start(has_lifespans=self._has_lifespans)
 
 
 class _Child:
-    def __init__(self, process: asyncio.subprocess.Process, logs: LogReceiver) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, logs: LogReceiver, *, has_lifespans: bool
+    ) -> None:
+        self._has_lifespans = has_lifespans
+        self.has_started = not has_lifespans  # it has nothing to start, or has done so
         self._process = process
         self._logs = logs
         self._killed = False
@@ -132,7 +148,7 @@ class _Child:
             return False
 
     @classmethod
-    async def start(cls) -> "_Child":
+    async def start(cls, *, has_lifespans: bool) -> "_Child":
         logs = LogReceiver()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -150,7 +166,7 @@ class _Child:
             logs.close()
             raise
         logs.start()
-        child = cls(process, logs)
+        child = cls(process, logs, has_lifespans=has_lifespans)
         try:
             await child._send(Hello(path=tuple(sys.path), script=_script(), levels=levels()))
         except BaseException:
@@ -169,8 +185,11 @@ class _Child:
         )
         try:
             await self._send(request)
-            while isinstance(message := await self._receive(), ProgressUpdate | NotesUpdate):
-                if isinstance(message, NotesUpdate):
+            while isinstance(message := await self._receive(), Started | ProgressUpdate | NotesUpdate):
+                if isinstance(message, Started):
+                    self.has_started = True
+                    run.start()
+                elif isinstance(message, NotesUpdate):
                     run.keep_notes(message.notes)
                 else:
                     run.report_progress(message.progress)
@@ -187,6 +206,14 @@ class _Child:
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def leave(self, seconds: float) -> None:
+        """End it; if it is in lifespans, ask it to leave them first, and wait for this time."""
+        if self._has_lifespans and self.has_started and self.is_alive:
+            with suppress(ConnectionError, TimeoutError):
+                await self._send(Leave(seconds=seconds))
+                await asyncio.wait_for(self._process.wait(), seconds + _EXIT_TIMEOUT)
+        await self.end()
 
     async def end(self) -> None:
         self.kill()

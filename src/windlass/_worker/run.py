@@ -12,7 +12,7 @@ from .._handler.spec import HandlerSpec
 from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
-from .._policy.input.notes import encode_notes
+from .._policy.input.notes import encode_notes, merged_notes
 from .._policy.input.redact import Mask, mask_of
 from .._policy.task_secrets import masked_progress
 
@@ -57,7 +57,7 @@ class Run(Struct, eq=False):
     phase: Phase = Phase.RUNNING
     progress: Progress | None = None  # the last that its handler reported
     cancel: CancelRequest | None = None  # who asked it to stop
-    notes: dict[str, Any] = {}  # facts that its handler noted
+    notes: dict[str, Any] = {}  # facts that its handler and arounds noted
     secrets: tuple[str, ...] = ()  # in the results that it takes, to be masked with those of its payload
     known_mask: Mask | None = None
     interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted
@@ -86,8 +86,12 @@ class Run(Struct, eq=False):
         self.report(self, progress)
 
     def keep_notes(self, notes: dict[str, Any]) -> None:
-        """Keep the handler's notes for the record of this attempt; they replace earlier ones."""
-        self.notes = notes
+        """Keep notes for the record of this attempt, besides those kept so far.
+
+        They come from the context in this process and from that in a child, which do not know of each other.
+        Raises InvalidOption if they are too long together.
+        """
+        self.notes = merged_notes(self.notes, notes)
 
     def encoded_notes(self) -> bytes | None:
         """Return the notes as JSON without the task's secrets; None if there are none."""

@@ -5,13 +5,17 @@ import contextvars
 import logging
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from .._encryption.encrypted_store import key_ids_of
+from .._handler.around import run_around
 from .._handler.context import Context, running, taken_secrets
 from .._handler.failure import describe, stand_in
+from .._handler.hooks import Hooks
+from .._handler.lifespan import Lifespans
 from .._handler.predecessors import WithSecrets, payload_with_results
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, TimedOut, name_of
@@ -49,20 +53,23 @@ class Runner:
         with_secrets: WithSecrets,
         settings: WorkerSettings,
         drop: Callable[[Iterable[Lease]], None],
-        error_hooks: ErrorHooks,
+        hooks: Hooks,
+        lifespans: Lifespans,
     ) -> None:
         self._tracing = settings.tracing
         self._drop = drop
-        self._error_hooks = error_hooks
+        self._hooks = hooks
+        self._lifespans = lifespans
+        self._error_hooks = ErrorHooks(hooks.error_hooks)
         self._store = store
         self._with_secrets = with_secrets
         self._threads = Threads(asyncio.get_running_loop())
-        self._processes = Processes(settings.processes)
+        self._processes = Processes(settings.processes, has_lifespans=hooks.has_lifespans)
 
-    async def close(self) -> None:
-        """End idle threads and child processes, and the calls of error hooks."""
+    async def close(self, seconds: float) -> None:
+        """End idle threads, child processes within this time, and the calls of error hooks."""
         self._threads.close()
-        await self._processes.close()
+        await self._processes.close(seconds)
         await self._error_hooks.close()
 
     async def outcome(self, run: Run) -> Outcome:
@@ -112,7 +119,6 @@ class Runner:
         return outcome
 
     async def _call(self, run: Run) -> Outcome:
-        spec = run.spec
         try:
             full = await payload_with_results(self._store, run.task, self._with_secrets)
         except StoreUnavailable as error:  # not the task's fault: does not count as an attempt
@@ -124,32 +130,82 @@ class Runner:
             return undecrypted(key_ids_of(self._store), payload)
         if run.stop is not None:
             raise StopSignal("the task was asked to stop before its handler started")
+        if not self._hooks.arounds:
+            return await self._handle(run, payload, None)
+        return await _isolated(self._around(run, payload))
+
+    async def _around(self, run: Run, payload: bytes) -> Outcome:
+        """Run the handler inside of the arounds, which see its result or an exception that stands for it."""
+        context = self._context(run)
+        outcome: Outcome | None = None
+        error: BaseException | None = None
+        run.interrupt = run.slot.cancel
+        if not run.spec.process:
+            run.start()
+
+        async def handle() -> Any:
+            nonlocal outcome, error
+            try:
+                outcome = await self._handle(run, payload, context)
+            finally:
+                run.interrupt = run.slot.cancel  # not the thread or child any more, which has ended
+            if type(outcome) is Returned:
+                return None if outcome.result is None else decode(outcome.result)
+            error = _exception_of(outcome)
+            raise error
+
+        try:
+            await run_around(self._hooks.arounds, context, handle)
+        except BaseException as raised:
+            if raised is not error or outcome is None:
+                raise
+        finally:
+            del error
+        assert outcome is not None, "an around that does not call the handler raises"
+        return outcome
+
+    def _context(self, run: Run) -> Context[Any]:
+        return Context(
+            run.task,
+            report=run.report_progress,
+            keep_notes=run.keep_notes,
+            cancelled=lambda: run.cancel,
+            stopping=lambda: run.stop is not None,
+            effects=Effects(run, self._store, self._drop),
+            state=self._lifespans.state,
+        )
+
+    async def _handle(self, run: Run, payload: bytes, context: Context[Any] | None) -> Outcome:
+        """Run the handler where it belongs. `context`: of the arounds, which have started the time limit."""
+        spec = run.spec
         if spec.process:
             return await self._processes.run(run, payload)
         try:
             arguments = spec.signature.arguments(payload)
         except InvalidPayload as error:
             raise Fatal(str(error)) from None
-        run.start()
+        plan = self._hooks.plan(spec)
+        if context is None:
+            run.start()
+            if spec.signature.context_name is not None or plan.providers:
+                context = self._context(run)
         if spec.signature.context_name is not None:
-            arguments[spec.signature.context_name] = Context(
-                run.task,
-                report=run.report_progress,
-                keep_notes=run.keep_notes,
-                cancelled=lambda: run.cancel,
-                stopping=lambda: run.stop is not None,
-                effects=Effects(run, self._store, self._drop),
-            )
+            arguments[spec.signature.context_name] = context
+        handler = spec.handler
+        if plan.providers:
+            assert context is not None
+            call = plan.acall if spec.is_async else plan.call
+            handler, arguments = partial(call, handler, context), {"arguments": arguments}
         if spec.is_async:
             run.interrupt = run.slot.cancel
-            result = await _isolated(spec.handler(**arguments))
+            result = await _isolated(handler(**arguments))
         else:
-            result = await self._in_thread(run, arguments)
+            result = await self._in_thread(run, handler, arguments)
         return Returned(None if run.phase is Phase.SETTLED else spec.signature.result.encode(result))
 
-    async def _in_thread(self, run: Run, arguments: dict[str, Any]) -> Any:
+    async def _in_thread(self, run: Run, handler: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Run the handler in a thread. A thread cannot be interrupted, so wait for its end unless fenced."""
-        future = self._threads.run(run.spec.handler, arguments)
+        future = self._threads.run(handler, arguments)
         run.interrupt = None
         while True:
             try:
@@ -183,6 +239,17 @@ def outcome_of_error(
         case _:
             described = _described(task, error, secrets)
             return Failed(error=described, fatal=isinstance(error, (Fatal, *fatal)))
+
+
+def _exception_of(outcome: Outcome) -> Exception:
+    """Return what stands for the outcome of a child process in this one."""
+    match outcome:
+        case Snoozed(delay=delay):
+            return Snooze(delay)
+        case Failed() | TimedOut() | Crashed():
+            return stand_in(error_of(outcome))
+        case _:
+            return StopSignal("the task was asked to stop")
 
 
 def _described(task: Task, error: BaseException, others: tuple[str, ...]) -> Error:

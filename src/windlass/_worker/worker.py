@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from .._client.published_types import KnownTypes
 from .._encryption.encrypted_store import key_ids_of
 from .._handler.failure import describe
+from .._handler.hooks import Hooks
+from .._handler.lifespan import Lifespans
 from .._handler.spec import HandlerSpec
 from .._keeper.keeper import Keeper
 from .._model.lease import CLOSE_TIMEOUT, Claimed, HeartbeatReply, Lease
@@ -32,9 +34,8 @@ from .._policy.verdict import decide, has_encrypted, undecrypted, unhandled_for
 from .._store.outage import Outage, Pauses
 from .._store.protocol import Store, Wake
 from .._store.served_queues import ServedQueues
-from .._timers import wait_for_event
+from .._timers import wait_for_event, wait_until
 from ..errors import InvalidOption, StoreError
-from .error_hooks import ErrorHook, ErrorHooks
 from .exchange import Exchange
 from .heartbeat import HeartbeatThread, HeldLeases
 from .loop_watch import LoopWatch
@@ -51,6 +52,7 @@ _QUICK = 0.005  # seconds: shorter tasks are claimed ahead, so that slots do not
 _REOPEN_AFTER = 0.5
 _VERSION = metadata.version("windlass")
 _CLEANUP_TIMEOUT = 2.0
+_LEAVE_TIMEOUT = 5.0  # seconds at least for the ends of lifespans
 
 
 class Worker:
@@ -67,7 +69,8 @@ class Worker:
         open_store: Callable[[], Awaitable[None]],
         backoff_of: Callable[[str], Delay],
         new_keeper: Callable[..., Keeper],
-        error_hooks: Sequence[ErrorHook] = (),
+        hooks: Hooks,
+        lifespans: Lifespans,
         recorder: HistoryRecorder | None = None,
     ) -> None:
         self.settings = settings
@@ -83,7 +86,8 @@ class Worker:
         self._open_store = open_store
         self._backoff_of = backoff_of
         self._new_keeper = new_keeper
-        self._error_hooks = error_hooks
+        self._hooks = hooks
+        self._lifespans = lifespans
         self._recorder = recorder
         self._key_ids = key_ids_of(store)
         self._stop = asyncio.Event()
@@ -95,6 +99,7 @@ class Worker:
         self._unhandled: set[str] = set()  # types without a handler here, of tasks that were claimed
         self._missing_keys: set[str] = set()  # ids of encryption keys that claimed tasks needed
         self.held = HeldLeases()
+        self._stop_by = 0.0  # the end of the grace, once it stops
         self.outage = Outage()  # what all loops of this worker know of the store
         self.ran = 0
 
@@ -129,10 +134,10 @@ class Worker:
         with stopped_by_signals(loop, self.stop) if signals else contextlib.nullcontext():
             self._heartbeat = HeartbeatThread(self._store, self)
             if await self._until_open():
-                hooks = ErrorHooks(self._error_hooks)
-                self._runner = Runner(self._store, self._with_secrets, self.settings, self.held.drop, hooks)
-                report = self._heartbeat.report
-                self._slots = Slots(self.settings.slots, self._runner.outcome, self._finish, report)
+                drop, hooks, lifespans = self.held.drop, self._hooks, self._lifespans
+                runner = Runner(self._store, self._with_secrets, self.settings, drop, hooks, lifespans)
+                self._runner = runner
+                self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._heartbeat.report)
                 self._exchange = Exchange(self._store, self)
                 await self._serve(ready)
 
@@ -160,17 +165,10 @@ class Worker:
         self._heartbeat.start()
         watch = LoopWatch(self._slots.running.values)
         watch.start()
-        promise = self._store.promise
-        logger.info(
-            "worker %s is ready: %s, queues %s; its store is %s: %s",
-            self.name,
-            counted(self.settings.slots, "slot"),
-            "all" if self.settings.all_queues else ", ".join(self.queues),
-            promise.durability,
-            promise.why,
-            extra={"durability": str(promise.durability)},
-        )
         try:
+            if not await self._lifespans.start(self._stop, self.stop):
+                return
+            self._log_ready()
             async with asyncio.TaskGroup() as group:
                 listen = self.served.listen(self._on_wake, self.outage)
                 loops = [group.create_task(self._exchange.run()), group.create_task(listen)]
@@ -184,7 +182,7 @@ class Worker:
                 if ready is not None:
                     ready()
                 if self.settings.drain:
-                    await self._until(lambda: self._stop.is_set() or self._is_drained())
+                    await wait_until(lambda: self._stop.is_set() or self._is_drained(), self.changed)
                 else:
                     await self._stop.wait()
                 await self._wind_down()
@@ -193,6 +191,19 @@ class Worker:
         finally:
             watch.stop()
             await self._close()
+        self._lifespans.raise_failure()
+
+    def _log_ready(self) -> None:
+        promise = self._store.promise
+        logger.info(
+            "worker %s is ready: %s, queues %s; its store is %s: %s",
+            self.name,
+            counted(self.settings.slots, "slot"),
+            "all" if self.settings.all_queues else ", ".join(self.queues),
+            promise.durability,
+            promise.why,
+            extra={"durability": str(promise.durability)},
+        )
 
     def _is_drained(self) -> bool:
         return self._exchange.came_up_empty and not self._slots.occupied and not self._exchange.is_busy
@@ -202,37 +213,28 @@ class Worker:
         self._exchange.claiming = False
         self._release_unstarted()
         grace = self.settings.grace.total_seconds()
+        self._stop_by = monotonic() + grace
         if number := len(self._slots.running):
             logger.info(
                 "stopping: waiting up to %g s for %s to finish", grace, counted(number, "running task")
             )
-        await self._until(lambda: not self._slots.running or self._at_once.is_set(), grace)
+        await wait_until(lambda: not self._slots.running or self._at_once.is_set(), self.changed, grace)
         if self._slots.running:
             self._slots.stop_all(Stop.SHUTDOWN)
             # Cancelled handlers may clean up; threads cannot be interrupted, and are abandoned.
-            await self._until(lambda: not self._slots.running, _CLEANUP_TIMEOUT)
+            await wait_until(lambda: not self._slots.running, self.changed, _CLEANUP_TIMEOUT)
             for run in self._slots.abandon():
                 if run.phase is not Phase.SETTLED:
                     self._settle(run.task, Interrupted(), 0.0)
         lease = self.settings.lease.total_seconds()  # after which tasks are rescued anyway
-        if not await self._until(lambda: not self._exchange.is_busy, lease):
+        if not await wait_until(lambda: not self._exchange.is_busy, self.changed, lease):
             number = self._exchange.unsettled
             logger.error("could not settle %s; they will be rescued and run again", counted(number, "task"))
 
-    async def _until(self, condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-        """Wait for a condition that changes only with `changed`; return whether it came true in time."""
-        deadline = monotonic() + seconds
-        while not condition():
-            left = deadline - monotonic()
-            if left <= 0:
-                return False
-            self.changed.clear()
-            await wait_for_event(self.changed, None if left == float("inf") else left)
-        return True
-
     async def _close(self) -> None:
         await self._slots.close()
-        await self._runner.close()
+        for close in (self._runner.close, self._lifespans.end):  # within what is left of the grace
+            await close(max(self._stop_by - monotonic(), _LEAVE_TIMEOUT))
         await self._heartbeat.stop()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT):

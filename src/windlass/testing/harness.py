@@ -1,7 +1,7 @@
 """Run an app's tasks in a test: the real engine on a memory store, with a clock that the test advances."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -9,6 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from .._handler.lifespan import Lifespans
+from .._handler.names import function_name
 from .._keeper.keeper import cancel_expired
 from .._keeper.schedules import Ticker
 from .._model.filter import Dimension, Filter
@@ -20,12 +22,14 @@ from .._policy.ticks import ticks
 from .._store.protocol import all_records
 from .._worker.settings import WorkerSettings
 from ..app import App
+from ..errors import InvalidOption
 from ..tasktype import TaskType
 from .clock import ManualClock
 from .harness_store import HarnessStore
 
 _MAX_ROUNDS = 10_000
 _MAX_TICKS = 10_000
+_LEAVE_TIMEOUT = 10.0
 
 
 class Harness:
@@ -34,6 +38,7 @@ class Harness:
     def __init__(self, app: App, clock: ManualClock) -> None:
         self.app = app
         self.clock = clock
+        self._overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
 
     def run_until_idle(self, *, raise_errors: bool = True, slots: int = 1) -> int:
         """Run every due task and its successors until none is left; return the number of runs.
@@ -45,8 +50,16 @@ class Harness:
 
     async def arun_until_idle(self, *, raise_errors: bool = True, slots: int = 1) -> int:
         """`run_until_idle` for async tests."""
-        total = 0
         await self.app.open()  # Stores the declared schedules.
+        lifespans = self.app.hooks.lifespans()
+        await lifespans.start()
+        try:
+            return await self._run_until_idle(lifespans, slots, raise_errors=raise_errors)
+        finally:
+            await lifespans.end(_LEAVE_TIMEOUT)
+
+    async def _run_until_idle(self, lifespans: Lifespans, slots: int, *, raise_errors: bool) -> int:
+        total = 0
         for _ in range(_MAX_ROUNDS):
             await Ticker(self.app.store).fire_due()
             await self.app.store.promote(1_000)
@@ -54,9 +67,8 @@ class Harness:
             queues = await self.app.store.count(Filter(states=(State.READY,)), [Dimension.QUEUE])
             if not queues:
                 return total
-            ran = await self._drain(
-                tuple(count.values[0] for count in queues), slots, raise_errors=raise_errors
-            )
+            names = tuple(count.values[0] for count in queues)
+            ran = await self._drain(names, lifespans, slots, raise_errors=raise_errors)
             if not ran:  # Only paused queues have ready tasks.
                 return total
             total += ran
@@ -73,6 +85,26 @@ class Harness:
         until = self.clock.now() + parse_duration(by, "advance")
         with ThreadPoolExecutor(1) as beside:  # The test may have an event loop.
             beside.submit(asyncio.run, self._advance(until)).result()
+
+    def override(self, dependency: Callable[..., Any], function: Callable[..., Any]) -> None:
+        """Use this function in place of a dependency until the end of the harness.
+
+        It may be of any kind that `Depends` takes, and have dependencies of its own. Raises InvalidOption if
+        no task type has the dependency, or one of them cannot have the override.
+        """
+        users = [spec for spec in self.app.types.values() if spec.plan.has(dependency)]
+        if not users:
+            raise InvalidOption(f"no task type of this app depends on {function_name(dependency)}")
+        overrides = {**self._overrides, dependency: function}
+        for spec in users:
+            if spec.process:
+                raise InvalidOption(
+                    f"{spec.name!r} depends on {function_name(dependency)} but runs in a child process, "
+                    f"where overrides do not apply"
+                )
+            spec.new_plan(overrides=overrides)
+        self._overrides = overrides
+        self.app.hooks.override(overrides)
 
     async def _advance(self, until: datetime) -> None:
         await self.app.open()  # Stores the declared schedules.
@@ -101,7 +133,9 @@ class Harness:
         where = Filter(types=None if name is None else (name,), states=states or None)
         return [*self.app.sync_operator.every(where)]
 
-    async def _drain(self, queues: tuple[str, ...], slots: int, *, raise_errors: bool) -> int:
+    async def _drain(
+        self, queues: tuple[str, ...], lifespans: Lifespans, slots: int, *, raise_errors: bool
+    ) -> int:
         errors: list[BaseException] = []
         settings = WorkerSettings(queues=queues, slots=slots, drain=True, keeper=False, name="test")
 
@@ -112,7 +146,7 @@ class Harness:
             if raise_errors:
                 loop.call_soon_threadsafe(partial(worker.stop, at_once=True))
 
-        worker = self.app.worker(settings, on_error=note)
+        worker = self.app.worker(settings, on_error=note, lifespans=lifespans.borrowed())
         await worker.run()
         if errors and raise_errors:
             raise errors[0]
@@ -127,4 +161,5 @@ def harness(app: App) -> Iterator[Harness]:
     try:
         yield Harness(app, clock)
     finally:
+        app.hooks.override({})
         app.use_store(before)

@@ -263,8 +263,8 @@ def parameters_of(function: Callable[..., Any], whose: str) -> tuple[inspect.Sig
         return parameters, get_type_hints(annotated, known, include_extras=True)
     except NameError as error:
         raise InvalidOption(
-            f"an annotation of {whose} cannot be resolved: {error}; define or import it before the task type, "
-            f"not only for type checkers"
+            f"an annotation of {whose} cannot be resolved: {error}; define or import it before the task "
+            f"type, not only for type checkers"
         ) from None
 
 

@@ -13,7 +13,8 @@ from windlass._model.limit import Limit, Usage
 from windlass._model.queue import Fairness, QueueSettings, Retention
 from windlass._model.state import State
 from windlass._model.verdict import Receipt
-from windlass._stores.redis import RedisStore
+from windlass._stores.redis import RedisStore, leases
+from windlass._stores.redis.claim import claimer
 from windlass._stores.redis.database import Database
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
@@ -27,6 +28,7 @@ from windlass.testing.conformance.steps import (
     enqueue_and_claim,
     enqueue_one,
     load,
+    release,
     retry,
     settle,
     settle_now,
@@ -258,3 +260,25 @@ async def test_nothing_is_left_of_tasks_that_were_pruned(
     assert pruned.number == 4
     assert (await store.find(Filter(), Page())).items == ()
     assert left() - before == set()
+
+
+@pytest.mark.parametrize("settings", [QueueSettings(name="q"), FAIR], ids=["fifo", "fair"])
+async def test_batches_that_are_settled_and_claimed_in_parts_are_whole(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, settings: QueueSettings
+) -> None:
+    monkeypatch.setattr(claimer, "CLAIMED_AT_ONCE", 3)
+    monkeypatch.setattr(leases, "CLAIMED_AT_ONCE", 3)
+    await store.put(settings)
+    batch = some_tasks(20, queue="q")
+    await store.enqueue(batch)
+    worker = await worker_on(store)
+
+    first = await worker.claim(8, "q")
+    settled = await store.settle([*map(complete, first[:7]), release(first[7])], worker.next_claim(10, "q"))
+    rest = await store.settle(list(map(complete, settled.claimed)), worker.next_claim(10, "q"))
+
+    assert [one.task.id for one in first] == [new.id for new in batch[:8]]
+    assert [one.task.id for one in settled.claimed] == [new.id for new in batch[7:17]]
+    assert [one.task.id for one in rest.claimed] == [new.id for new in batch[17:]]
+    assert set(settled.receipts + rest.receipts) == {Receipt.APPLIED}
+    assert (len(settled.receipts), len(rest.receipts)) == (8, 10)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ..._model.lease import CancelRequest, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State
 from ..._model.verdict import Settled, Settlement, last_reports
@@ -9,7 +11,7 @@ from ...errors import SessionLost
 from ..rules import refusals
 from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims
 from ..rules.settlement import settle as settle_rule
-from .claim.claimer import Claimer
+from .claim.claimer import CLAIMED_AT_ONCE, Claimer
 from .connection.link import Argument
 from .database import TRIES, Database
 from .rows import encode, microseconds, read_cancellation
@@ -22,10 +24,30 @@ from .unit_of_work import UnitOfWork
 async def settle(
     database: Database, claimer: Claimer, batch: Sequence[Settlement], claim: Claim | None
 ) -> Settled:
-    """Apply the verdicts whose leases hold, then claim.
+    """Apply the verdicts whose leases hold, then claim; both in parts, so that no script takes long.
 
-    Tasks that this handle has claimed need not be read, so settling and claiming is one round trip.
+    Tasks that this handle has claimed need not be read: the last part is settled, and the first claimed, in
+    one round trip.
     """
+    done = Settled()
+    last = max(len(batch) - 1, 0) // CLAIMED_AT_ONCE * CLAIMED_AT_ONCE
+    for at in range(0, last + 1, CLAIMED_AT_ONCE):
+        first = claim if at == last else None
+        settled = await _settle_part(database, claimer, batch[at : at + CLAIMED_AT_ONCE], first)
+        done = Settled(
+            receipts=done.receipts + settled.receipts,
+            claimed=settled.claimed,
+            transitions=done.transitions + settled.transitions,
+        )
+    if claim is None or not CLAIMED_AT_ONCE <= len(done.claimed) < claim.limit:
+        return done
+    rest = replace(claim, limit=claim.limit - len(done.claimed))
+    return replace(done, claimed=done.claimed + await _claim_if_alive(claimer, rest))
+
+
+async def _settle_part(
+    database: Database, claimer: Claimer, batch: Sequence[Settlement], claim: Claim | None
+) -> Settled:
     kept = claimer.take_kept([settlement.lease.task_id for settlement in batch])
     for attempt in range(TRIES):
         unit = await database.begin(kept)

@@ -4,6 +4,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...._model.lease import Claim, Claimed
 from ...._model.task import TaskId
 from ...._policy.order.windows import open_queues
@@ -16,6 +18,9 @@ from ..rows import Stored, instant, read_task
 from ..unit_of_work import UnitOfWork
 from .answers import Answers
 from .relayout import RECOUNT
+
+CLAIMED_AT_ONCE = 250
+"""Tasks that one script settles, and claims, at most: a few milliseconds in which the server is busy."""
 
 _SESSION_LOST = -1
 _RECOUNT_SECONDS = 0.05
@@ -50,7 +55,7 @@ class Claimer:
         if not rules.relayouts.isdisjoint(queues):
             return None
         self.wait = wait
-        return [claim.session, claim.number, max(claim.limit, 0), *queues]
+        return [claim.session, claim.number, _at_once(claim), *queues]
 
     def claimed(self, rows: Any) -> tuple[Claimed, ...] | None:
         """Read the rows of a script; None if the session is not alive."""
@@ -66,6 +71,14 @@ class Claimer:
 
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         """Lease ready tasks to a live session. Raises SessionLost if it is not alive."""
+        claimed: tuple[Claimed, ...] = ()
+        while True:
+            found = await self._claim_part(replace(claim, limit=claim.limit - len(claimed)))
+            claimed += found
+            if len(found) < CLAIMED_AT_ONCE or len(claimed) >= claim.limit:
+                return claimed
+
+    async def _claim_part(self, claim: Claim) -> tuple[Claimed, ...]:
         for attempt in range(TRIES):
             unit = await self._database.begin()
             order = self.in_order(unit, claim)
@@ -91,7 +104,7 @@ class Claimer:
             self.wait = earliest(self.wait, _RECOUNT_SECONDS)
         planner = ClaimPlanner(_claim_rules(rules, queues), self._rotation, now)
         answers = Answers(self._database.client, self._database.keys, now)
-        plan = planner.pick(max(claim.limit, 0), claim.level)
+        plan = planner.pick(_at_once(claim), claim.level)
         picked: list[Picked] = []
         try:
             question = next(plan)
@@ -110,6 +123,10 @@ class Claimer:
         if picked and reply[0] and reply[3] == []:
             return [0]  # Others have taken all of them meanwhile: look again.
         return reply
+
+
+def _at_once(claim: Claim) -> int:
+    return max(min(claim.limit, CLAIMED_AT_ONCE), 0)
 
 
 def _claim_rules(rules: QueueRules, queues: Sequence[str]) -> ClaimRules:

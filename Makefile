@@ -77,7 +77,7 @@ format: setup ## Format the code and apply automatic fixes
 
 .PHONY: bench
 bench: setup servers ## Run the benchmarks of windlass and its peers
-	@$(BIN)/python -m benchmarks sqlite postgres growth fairness beside http
+	@$(BIN)/python -m benchmarks sqlite postgres growth fairness beside http handlers
 
 .PHONY: chaos
 chaos: setup servers ## Run random kills and outages for several minutes

@@ -168,11 +168,11 @@ class _Deliverer:
             raise Fatal(f"only configured endpoints are allowed: {_names(settings.endpoints)}")
         try:
             given = checked_headers(headers or {}, _OURS)
-            key = secret or (settings.secret if configured is None else configured.secret)
+            ours = settings.secret if configured is None else configured.secret
             return _Target(
                 name=urlsplit(endpoint).hostname or "?" if configured is None else endpoint,
                 url=endpoint if configured is None else configured.url,
-                secret=None if key is None else checked_secret(key),
+                secret=checked_secret(secret) if secret else ours,
                 headers={**(configured.headers if configured else {}), **given},
             )
         except (InvalidOption, ValueError) as error:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ...errors import InvalidOption
 from .payload import decode, encode, parse_payload
 from .redact import Mask
@@ -15,8 +17,9 @@ def merged_notes(notes: Mapping[str, Any], facts: Mapping[str, object]) -> dict[
 
     Raises InvalidOption if they take more than `MAX_NOTES_BYTES` of JSON together.
     """
-    merged = {**notes, **decode(encode(dict(facts), "note"))}
-    _check_size(encode(merged, "note"))
+    added = encode(dict(facts), "note")
+    merged = {**notes, **decode(added)}
+    _check_size(msgspec.json.encode(merged) if notes else added)
     return merged
 
 
@@ -29,7 +32,7 @@ def parse_notes(text: bytes) -> dict[str, Any]:
 
 def encode_notes(notes: Mapping[str, Any], mask: Mask) -> bytes | None:
     """Encode notes for the store, without the secrets of their task; None if there are none."""
-    return encode(mask.json(dict(notes)), "note") if notes else None
+    return msgspec.json.encode(mask.json(notes)) if notes else None
 
 
 def _check_size(data: bytes) -> None:

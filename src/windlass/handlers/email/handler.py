@@ -117,6 +117,7 @@ class _Sender:
         self._templates = None if settings.templates is None else Templates(settings.templates)
         self._storage, _ = open_storage(settings.storage, settings.task)
         self._provider = self._new_provider(settings)
+        self._sender = parse_address(settings.sender)
 
     async def send_email(
         self,
@@ -143,9 +144,10 @@ class _Sender:
         try:
             rendered = self._rendered(template, values)
             people = {"to": to, "cc": cc, "bcc": bcc}
+            address = self._address(sender)
             mail = Mail(
-                message_id=f"{ctx.idempotency_key('email')}@{self._address(sender).domain}",
-                sender=self._address(sender),
+                message_id=f"{ctx.idempotency_key('email')}@{address.domain}",
+                sender=address,
                 **{kind: parse_addresses(given) for kind, given in people.items()},
                 reply_to=None if reply_to is None else parse_address(reply_to),
                 subject=checked_subject(subject or rendered.subject or ""),
@@ -196,10 +198,9 @@ class _Sender:
         return self._templates.render(template, values if isinstance(values, dict) else {"values": values})
 
     def _address(self, sender: str | None) -> Any:
-        settings = self._settings
         if sender is None:
-            return parse_address(settings.sender)
-        return checked_sender(sender, (parse_address(settings.sender).addr_spec, *settings.senders))
+            return self._sender
+        return checked_sender(sender, (self._sender.addr_spec, *self._settings.senders))
 
     def _check(self, mail: Mail) -> None:
         if not mail.to:

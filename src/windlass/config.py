@@ -21,6 +21,7 @@ from ._policy.input.options import checked_name, parse_duration
 from ._policy.input.patterns import checked_patterns
 from ._policy.input.quote import quoted, suggestion
 from ._policy.input.trace import RELATIONS
+from ._policy.quota import parse_size
 from .alerts import Secret, checked_secret
 from .errors import InvalidOption
 
@@ -53,6 +54,12 @@ class Patterns(tuple[str, ...]):
     __slots__ = ()
 
 
+class Size(int):
+    """A number of bytes; as text also 500MB or 2GiB."""
+
+    __slots__ = ()
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """The settings in force. None: as the app has it, or else the default."""
 
@@ -80,6 +87,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     encryption_key_file: str | None = None  # the keys that secret fields are encrypted with
     allow_addresses: tuple[Network, ...] = ()  # that webhooks may reach though they are not public
     metrics: tuple[str, int] | None = None  # host and port where a worker serves them
+    health: tuple[str, int] | None = None  # host and port where a worker answers probes
+    health_file: str | None = None  # that exists while a worker is ready
+    max_tasks: int | None = None  # after which a worker is recycled
+    max_memory: Size | None = None
     all_handlers: bool | None = None  # declare every ready-made handler that can be
     handlers: dict[str, dict[str, Any]] = {}  # settings of ready-made handlers, by their names
 
@@ -215,6 +226,12 @@ def _whole(value: Any, key: str) -> int:
     return found
 
 
+def _positive(number: int, key: str) -> int:
+    if number < 1:
+        raise InvalidOption(f"{key} must be at least 1, not {number}")
+    return number
+
+
 def _switch(value: object, key: str) -> bool:
     spelled = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     found = spelled.get(value.lower()) if isinstance(value, str) else value
@@ -285,6 +302,7 @@ _PARSERS: dict[Any, Callable[[Any, str], Any]] = {
     dict[str, int] | None: _numbers,
     timedelta | None: _duration,
     bool | None: _switch,
+    Size | None: lambda value, key: Size(_positive(parse_size(value), key)),
     Secret | None: lambda value, _: checked_secret(value),
     tuple[str, int] | None: _address,
     tuple[Network, ...]: _networks,
@@ -292,7 +310,7 @@ _PARSERS: dict[Any, Callable[[Any, str], Any]] = {
 }
 _FIELDS = {
     field.name: _choice if field.name in _CHOICES else _PARSERS[field.type] for field in fields(Settings)
-}
+} | {name: lambda value, key: _positive(_whole(value, key), key) for name in ("workers", "max_tasks")}
 
 
 def encryption_keys(file: str | None = None) -> Keyring | None:
@@ -318,3 +336,10 @@ def metrics_directory() -> Path:
 def use_metrics_directory(directory: Path) -> None:
     """Let prometheus_client keep metrics in this directory."""
     os.environ[METRICS_VARIABLE] = str(directory)
+
+
+def service_manager() -> tuple[str, float | None]:
+    """Return systemd's notification socket, "" if there is none, and the seconds of its watchdog."""
+    address, watched = os.environ.get("NOTIFY_SOCKET", ""), os.environ.get("WATCHDOG_PID")
+    given = os.environ.get("WATCHDOG_USEC", "") if watched in (None, str(os.getpid())) else ""
+    return address, int(given) / 1e6 if given.isdecimal() and int(given) else None

@@ -90,6 +90,7 @@ def _children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.full
 def test_the_second_signal_cuts_and_hands_tasks_back(work: Work) -> None:
     workers = work(2, "--grace", "5m")
     workers.enqueue(4, 3600)
@@ -129,3 +130,14 @@ def test_metrics_are_the_sums_of_all_workers(work: Work) -> None:
     wait_until(lambda: workers.log.count("has taken over from") == 2, 60, what="all are replaced")
     workers.enqueue(10, 0.0)
     wait_until(lambda: completed() == 70, 60, what="no counter fell", every=0.2)
+
+
+@pytest.mark.full
+def test_recycled_workers_are_replaced_and_lose_nothing(work: Work) -> None:
+    workers = work(2, "--max-tasks", "30")
+    workers.enqueue(150, 0.05)
+    workers.until_completed(150)
+    wait_until(lambda: workers.log.count("has taken over from") >= 2, 60, what="workers are replaced")
+    assert "asking to be replaced: it has run " in workers.log
+    assert set(workers.runs().values()) == {1}
+    assert attempts(workers) == {1}

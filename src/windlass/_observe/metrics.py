@@ -9,7 +9,6 @@ import platform
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from importlib import metadata
-from typing import cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,14 +18,13 @@ from prometheus_client import (
     Info,
     ProcessCollector,
     generate_latest,
-    start_http_server,
 )
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from .._model.limit import Quota, Use
-from ..errors import Refused, StoreError, StoreUnavailable
+from ..errors import StoreError, StoreUnavailable
 from .events import Event, EventName
 from .gauges import Gauges, LabelValues, quota_gauges
 from .observed_store import ObservedStore
@@ -73,14 +71,9 @@ class Metrics:
         # Formatting thousands of lines would block the event loop.
         return await asyncio.to_thread(_formatted, _Combined(self.meter, families), accept)
 
-    def serve(self, host: str, port: int) -> int:
-        """Serve the metrics of this process, or of all that share them, from a thread; return the port."""
-        families = _Combined(self.meter, ())
-        try:
-            server, _ = start_http_server(port, host, cast("CollectorRegistry", families))
-        except OSError as error:
-            raise Refused(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
-        return int(server.server_port)
+    def own(self, accept: str) -> tuple[bytes, str]:
+        """Return what this process has counted, or all that share metrics, and the content type."""
+        return _formatted(_Combined(self.meter, ()), accept)
 
 
 class Meter:

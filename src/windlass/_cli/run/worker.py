@@ -1,5 +1,6 @@
 """`windlass worker`: run an app's tasks until stopped."""
 
+import asyncio
 import logging
 from datetime import timedelta
 from importlib.metadata import version
@@ -10,19 +11,20 @@ from msgspec.structs import replace
 
 from ..._policy.input.quote import counted
 from ..._store.protocol import Capability
-from ..._worker.process import run_process
+from ..._worker.process import run_process, stopped_by_signals
 from ..._worker.settings import WorkerSettings
 from ...config import Settings
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli, setting_option
-from ..options import duration, option_text
+from ..options import duration, option_text, size
 from ..target import require_types
 from .archive import archive_option
 from .handlers import handlers_option, include_handlers
+from .health import LIVE_SECONDS, Health, serve_health
 from .logs import log_options, set_up_logging
+from .recycle import recycling
 
 if TYPE_CHECKING:
-    from ..._observe.metrics import Metrics
     from ..._worker.worker import Worker
 
 logger = logging.getLogger("windlass.worker")
@@ -84,6 +86,18 @@ slots_option = setting_option(
 @click.option("--no-keeper", is_flag=True, help="Do not run a keeper; another process must")
 @setting_option("--name", metavar="NAME", help="Name of the worker  [default: HOST-PID]")
 @setting_option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address")
+@setting_option("--health", metavar="[HOST:]PORT", help="Answer probes at this address: /live and /ready")
+@setting_option("--health-file", metavar="FILE", help="Write FILE every second while ready")
+@setting_option(
+    "--max-tasks", type=int, metavar="N", help="Recycle the worker after N tasks  [default: never]"
+)
+@setting_option(
+    "--max-memory",
+    type=size,
+    metavar="SIZE",
+    help="Recycle the worker when it uses SIZE of memory, as in 500MB  [default: never]",
+)
+@click.option("--reload", is_flag=True, help="Replace workers when source files change, for development")
 @handlers_option
 @archive_option
 @log_options
@@ -97,11 +111,13 @@ def worker(
     drain: bool,
     no_keeper: bool,
     all_queues: bool,
+    reload: bool,
 ) -> None:
     """Run the tasks of APP and of ready-made handlers.
 
     APP is module:attribute, as in shop.tasks:app. SIGTERM or Ctrl-C stops claiming and lets running tasks
-    finish; a second signal stops at once. With --workers, a process that dies is replaced.
+    finish; a second signal stops at once. With --workers, a process that dies is replaced. A worker that is
+    recycled takes no more tasks, lets running ones finish, and is replaced or, without --workers, exits.
     """
     if reserve:
         cli.flags["reserve"] = ",".join(reserve)
@@ -124,16 +140,36 @@ def worker(
     set_up_logging(cli)
     made = new_worker(cli, drain=drain)
     _log_start(cli, made)
-    if settings.workers is not None:
-        from .worker_supervisor import supervise_workers
-
-        supervise_workers(cli, made.settings, settings.workers)
+    if settings.workers is None and not reload:
+        _run_alone(cli, made)
         return
+    from .worker_supervisor import supervise_workers
+
+    supervise_workers(cli, made.settings, settings.workers or 1, reload=reload)
+
+
+def _run_alone(cli: Cli, made: "Worker") -> None:
+    """Run a worker in this process, without a supervisor."""
+    settings, health = cli.settings, Health(lambda: not made.outage.is_open, patience=LIVE_SECONDS)
+    metrics = None
     if settings.metrics is not None:
         metrics = cli.app.metrics()
         metrics.meter.slots(made.settings.slots, lambda: len(made.held))
-        serve_metrics(metrics, *settings.metrics)
-    run_process(lambda: made.run(signals=True), cli.app.close)
+    serve_health(settings, health, metrics)
+
+    def stop() -> None:
+        health.stopping()
+        made.stop()
+
+    def recycle(why: str) -> None:
+        logger.info("stopping: %s", why)
+        stop()
+
+    async def run() -> None:
+        with stopped_by_signals(asyncio.get_running_loop(), stop), recycling(settings, made, recycle):
+            await health.report_while(made.run(ready=health.started), settings.health_file)
+
+    run_process(run, cli.app.close)
 
 
 def new_worker(cli: Cli, *, drain: bool, number: int | None = None) -> "Worker":
@@ -168,12 +204,6 @@ def _log_start(cli: Cli, made: "Worker") -> None:
             "slots": made.settings.slots,
         },
     )
-
-
-def serve_metrics(metrics: "Metrics", host: str, port: int) -> None:
-    """Serve metrics from a thread, and log where."""
-    port = metrics.serve(host, port)
-    logger.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
 
 
 def worker_settings(settings: Settings, *, drain: bool = False) -> WorkerSettings:

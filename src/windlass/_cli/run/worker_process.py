@@ -1,6 +1,7 @@
 """One of the processes of `windlass worker --workers`: `python -m windlass._cli.run.worker_process`."""
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from ..._worker.process import run_process, stopped_by_signals
 from ..command import Cli
 from ..exit_codes import guarded
 from .logs import ProcessFilter, set_up_logging
+from .recycle import recycling
 from .worker import new_worker
+
+logger = logging.getLogger("windlass.worker")
 
 COMMAND = (sys.executable, "-m", "windlass._cli.run.worker_process")
 
@@ -59,6 +63,10 @@ def _work(control: Control, settings: WorkerProcessSettings) -> None:
             stopping.set()
             worker.stop()
 
+    def recycle(why: str) -> None:
+        logger.info("asking to be replaced: %s", why)
+        control.request_replacement()
+
     async def run() -> None:
         loop = asyncio.get_running_loop()
         longest = worker.settings.grace.total_seconds() + _ORPHAN_SECONDS
@@ -70,7 +78,8 @@ def _work(control: Control, settings: WorkerProcessSettings) -> None:
                 loop_may_block=True,  # by a handler; the heartbeats go on
                 orphan_seconds=longest,
             )
-            await worker.run(ready=control.report_ready)
+            with recycling(cli.settings, worker, recycle):
+                await worker.run(ready=control.report_ready)
 
     run_process(run, cli.app.close)
 

@@ -1,11 +1,15 @@
 """`windlass worker --workers N`: supervise worker processes. See docs/decisions/0029-worker-processes.md."""
 
+import asyncio
 import logging
+import os
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from msgspec import json
 
@@ -14,8 +18,12 @@ from ..._supervisor.supervisor import Kind, Supervisor
 from ..._worker.settings import WorkerSettings
 from ...errors import InvalidOption
 from ..command import Cli
-from .worker import serve_metrics
+from .health import LIVE_SECONDS, Health, serve_health
+from .reload import source_folders, watch_sources
 from .worker_process import COMMAND, WorkerProcessSettings
+
+if TYPE_CHECKING:
+    from ..._observe.metrics import Metrics
 
 logger = logging.getLogger("windlass.worker")
 
@@ -23,24 +31,49 @@ MAX_WORKERS = 256
 _CUT_SECONDS = 8.0  # after a second signal: handlers clean up for 2 s, then tasks are released
 
 
-def supervise_workers(cli: Cli, worker: WorkerSettings, number: int) -> None:
+def supervise_workers(cli: Cli, worker: WorkerSettings, number: int, *, reload: bool) -> None:
     """Run `number` worker processes until stopped or, with `drain`, until all have drained."""
-    if not 1 <= number <= MAX_WORKERS:
-        raise InvalidOption(f"workers must be 1 to {MAX_WORKERS}, not {number}")
+    if number > MAX_WORKERS:
+        raise InvalidOption(f"workers must be at most {MAX_WORKERS}, not {number}")
+    settings = cli.settings
     with ExitStack() as stack:
-        metrics = None
-        if cli.settings.metrics is not None:
-            metrics = stack.enter_context(TemporaryDirectory(prefix="windlass-"))
-            _serve_metrics(cli, Path(metrics), *cli.settings.metrics)
-        supervisor = Supervisor(number, _kind(cli, worker, metrics))
+        directory, metrics = None, None
+        if settings.metrics is not None:
+            directory = stack.enter_context(TemporaryDirectory(prefix="windlass-"))
+            metrics = _shared_metrics(cli, Path(directory))
+        supervisor = Supervisor(number, _kind(cli, worker, directory))
+        health = Health(lambda: supervisor.ready == number, patience=LIVE_SECONDS)
+        serve_health(settings, health, metrics)
+
+        def started() -> None:
+            health.started()
+            logger.info("%s started", counted(number, "worker"))
+
+        def stop() -> None:
+            health.stopping()
+            supervisor.stop()
 
         async def work() -> None:
-            workers = counted(number, "worker")
-            with supervisor.handle_signals():
-                await supervisor.run(lambda: logger.info("%s started", workers))
-            logger.info("%s stopped", workers)
+            watching = asyncio.ensure_future(_reload(settings.app, supervisor)) if reload else None
+            with supervisor.handle_signals(stop):
+                await health.report_while(supervisor.run(started), settings.health_file)
+            if watching is not None:
+                watching.cancel()
+            logger.info("%s stopped", counted(number, "worker"))
 
         cli.run(work, create=True, long=True)
+
+
+async def _reload(target: str | None, supervisor: Supervisor) -> None:
+    """Replace the workers whenever source files change."""
+    here = Path.cwd()
+
+    def changed(files: Sequence[str]) -> None:
+        name = os.path.relpath(files[0], here)
+        logger.info("%s changed", name if len(files) == 1 else f"{name} and {len(files) - 1} more")
+        supervisor.renew_all()
+
+    await watch_sources(source_folders(target), changed)
 
 
 def _kind(cli: Cli, worker: WorkerSettings, metrics: str | None) -> Kind:
@@ -73,9 +106,9 @@ def _kind(cli: Cli, worker: WorkerSettings, metrics: str | None) -> Kind:
     )
 
 
-def _serve_metrics(cli: Cli, directory: Path, host: str, port: int) -> None:
-    """Serve the sums of the metrics of all workers, in this process."""
+def _shared_metrics(cli: Cli, directory: Path) -> "Metrics":
+    """Return the sums of the metrics of all workers."""
     from ..._observe.process_metrics import share_metrics
 
     share_metrics(directory, seat=0)
-    serve_metrics(cli.app.metrics(), host, port)
+    return cli.app.metrics()

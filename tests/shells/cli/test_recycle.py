@@ -1,0 +1,57 @@
+"""`windlass worker --max-tasks` and `--max-memory`."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from windlass._cli.run.recycle import Recycling, memory_in_use
+
+from .conftest import Run
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def test_the_reason_names_the_limit_and_what_was_reached() -> None:
+    both = Recycling(max_tasks=1000, max_memory=500_000_000)
+    assert both.reason(999, lambda: 499_000_000) is None
+    assert both.reason(1000, lambda: 0) == "it has run 1,000 tasks (max_tasks is 1,000)"
+    words = "it uses 512.0 MB of memory (max_memory is 500.0 MB)"
+    assert both.reason(1, lambda: 512_000_000) == words
+    assert both.reason(0, lambda: 512_000_000) is None  # it would never run a task
+    assert Recycling().reason(10**9, lambda: 10**12) is None
+
+
+def test_memory_in_use_grows_with_what_is_used() -> None:
+    before = memory_in_use()
+    ballast = bytearray(b"x" * 64_000_000)
+    assert memory_in_use() > before + 32_000_000
+    assert len(ballast) == 64_000_000
+
+
+@pytest.mark.parametrize("option", [("--max-tasks", "0"), ("--max-memory", "much"), ("--max-memory", "0")])
+def test_an_invalid_limit_is_refused(run: Run, option: tuple[str, str]) -> None:
+    assert run("worker", "shop:app", *option).code == 2
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--max-tasks", "2"), "stopping: it has run 2 tasks (max_tasks is 2)"),
+        (("--max-memory", "1MB"), "of memory (max_memory is 1.0 MB)"),
+    ],
+)
+def test_a_worker_that_is_not_supervised_drains_and_exits(
+    run: Run, start: Start, enqueue: Callable[..., str], folder: Path, option: tuple[str, str], words: str
+) -> None:
+    ids = [enqueue("shop.welcome", '{"user_id": 1}') for _ in range(2)]
+
+    worker = start("worker", "shop:app", *option)
+    _, err = worker.communicate(timeout=50)
+
+    assert worker.returncode == 0, err
+    assert words in err
+    states = {row["id"]: row["state"] for row in run("tasks", "list", "--json").rows}
+    assert states == dict.fromkeys(ids, "completed")

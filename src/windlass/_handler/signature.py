@@ -67,8 +67,11 @@ class Signature:
         if self._encoders:
             bound = self.plain(bound)
         data = encode_payload(bound)
-        self.check(data, takers[0] if takers else None)
-        return data, takers[0] if takers else None
+        if takers:
+            self.check(data, takers[0])
+            return data, takers[0]
+        self.check(data)
+        return data, None
 
     def plain(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as values that `encode_payload` takes. Raises InvalidPayload."""
@@ -80,7 +83,13 @@ class Signature:
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
         """Decode a payload into the handler's arguments; raises InvalidPayload if it does not fit."""
-        values = msgspec.structs.asdict(self._decoded(payload, self._decoder))
+        try:
+            made = self._decoder.decode(payload)
+            if self._codecs:
+                self._convert(made)
+        except (ValueError, InvalidPayload, RecursionError) as error:
+            raise self._does_not_fit(error) from None
+        values = msgspec.structs.asdict(made)
         if self._has_defaults:
             values = {name: value for name, value in values.items() if value is not UNSET}
         return values if self._rest is None else {**self._others(payload, self._rest), **values}
@@ -91,7 +100,12 @@ class Signature:
         if result_into is not None:
             fields = [one if one[0] != result_into else (one[0], Any, UNSET) for one in self._fields]
             decoder = self._decoder_of(fields)
-        self._decoded(payload, decoder)
+        try:
+            made = decoder.decode(payload)
+            if self._codecs:
+                self._convert(made)
+        except (ValueError, InvalidPayload, RecursionError) as error:
+            raise self._does_not_fit(error) from None
         if self._rest is not None:
             self._others(payload, self._rest)
 
@@ -106,20 +120,11 @@ class Signature:
             schema["properties"][name] = described
         return schema, made
 
-    def _decoded(self, payload: bytes, decoder: "msgspec.json.Decoder[Any]") -> msgspec.Struct:
-        """Decode the parameters that the handler names; those with defaults may be UNSET."""
-        try:
-            made: msgspec.Struct = decoder.decode(payload)
-            for name, codec in self._codecs.items():
-                if isinstance(raw := getattr(made, name), Raw):
-                    setattr(made, name, codec.decode(raw))
-            return made
-        except msgspec.ValidationError as error:
-            raise self._does_not_fit(str(error), _pointer(str(error))) from None
-        except InvalidPayload as error:
-            raise self._does_not_fit(str(error), error.pointer) from None
-        except (ValueError, RecursionError):  # stored by another program, or damaged
-            raise InvalidPayload("the payload is not JSON") from None
+    def _convert(self, made: msgspec.Struct) -> None:
+        """Replace what Pydantic converts; parameters with defaults may be UNSET."""
+        for name, codec in self._codecs.items():
+            if isinstance(raw := getattr(made, name), Raw):
+                setattr(made, name, codec.decode(raw))
 
     def _others(self, payload: bytes, decoder: "msgspec.json.Decoder[Any]") -> dict[str, Any]:
         """Decode the parameters that the handler does not name, and takes as **kwargs."""
@@ -127,10 +132,17 @@ class Signature:
         try:
             return {name: decoder.decode(raw) for name, raw in members.items() if name not in self.names}
         except msgspec.ValidationError as error:
-            raise self._does_not_fit(str(error), "") from None
+            raise self._does_not_fit(error) from None
 
-    def _does_not_fit(self, why: str, pointer: str) -> InvalidPayload:
-        message = f"the payload does not fit {self.type_name}{self._called_with()}: {why}"
+    def _does_not_fit(self, error: Exception) -> InvalidPayload:
+        match error:
+            case InvalidPayload(pointer=pointer):
+                pass
+            case msgspec.ValidationError():
+                pointer = _pointer(str(error))
+            case _:  # stored by another program, or damaged
+                return InvalidPayload("the payload is not JSON")
+        message = f"the payload does not fit {self.type_name}{self._called_with()}: {error}"
         return InvalidPayload(message, pointer=pointer)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -106,3 +106,10 @@ def test_an_app_can_be_a_worker_process(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=30, check=True)
 
     assert ran.stdout == "ran\n"
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgres+asyncpg"])
+def test_a_url_of_sqlalchemy_is_refused_with_the_remedy(scheme: str) -> None:
+    with pytest.raises(InvalidOption, match=r"names a driver, .* write postgresql://") as caught:
+        App(f"{scheme}://ann:hunter2@host/shop")
+    assert "hunter2" not in str(caught.value)

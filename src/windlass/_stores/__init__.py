@@ -50,6 +50,11 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
             with _needing("httpx2", "over HTTP needs httpx2", "remote"):
                 from .http import HttpStore
             return HttpStore(url, key=key)
+        case str(known) if known.startswith(("postgresql+", "postgres+")):
+            raise InvalidOption(
+                f"the URL {store_name(url)!r} names a driver, as SQLAlchemy's do; windlass uses asyncpg: "
+                f"write postgresql://user@host/database"
+            )
         case _:
             raise InvalidOption(
                 f"there is no store for the URL {store_name(url)!r}; use postgresql://user@host/database, "

@@ -1,6 +1,7 @@
 """Chains: steps are stored in their predecessor and returned unchanged, with its result."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -72,6 +73,12 @@ def test_a_chain_is_its_steps_one_inside_the_other() -> None:
 
 def test_a_chain_comes_after_what_a_step_was_given_before() -> None:
     assert chain(step("a", step("b")), step("c")) == step("a", step("b"), step("c"))
+
+
+@pytest.mark.parametrize("make", [chain, lambda one: chain(step("a"), one), step("a").then])
+def test_what_is_no_step_is_refused_in_a_chain(make: Callable[[Any], Step]) -> None:
+    with pytest.raises(InvalidOption, match=r"steps, not of a list; make one with a task type's step\(\)"):
+        make([])
 
 
 def test_no_steps_are_carried_as_nothing() -> None:

@@ -17,6 +17,7 @@ from ..._model.options import Unique
 from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, NewTask, Task, TaskId
 from ...errors import InvalidOption
 from .fingerprint import fingerprint
+from .quote import kind_of
 from .redact import inherited, mask_of, merged, secret_paths
 
 MAX_LEVELS = 200
@@ -55,15 +56,26 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def then(self, *steps: "Step") -> "Step":
         """Return this step followed by these, which are all enqueued when it completes."""
-        return replace(self, next=(*self.next, *steps))
+        return replace(self, next=(*self.next, *_only_steps(steps)))
 
 
 def chain(first: Step, *others: Step) -> Step:
     """Return steps in sequence, each enqueued when the one before completes."""
     following: tuple[Step, ...] = ()
-    for step in reversed((first, *others)):
+    for step in reversed(_only_steps((first, *others))):
         following = (step.then(*following),)
     return following[0]
+
+
+def _only_steps(given: tuple[object, ...]) -> tuple[Step, ...]:
+    steps = tuple(one for one in given if isinstance(one, Step))
+    if len(steps) < len(given):
+        wrong = next(one for one in given if not isinstance(one, Step))
+        raise InvalidOption(
+            f"a chain consists of steps, not of {kind_of(wrong)}; make one with a task type's step(), "
+            f"as in charge.step(amount=9)"
+        )
+    return steps
 
 
 _decoder = msgspec.json.Decoder(tuple[Step, ...])

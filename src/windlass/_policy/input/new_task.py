@@ -21,6 +21,8 @@ from .trace import checked_trace
 
 NOW = "now"
 _NAMES = tuple(Options.__annotations__)
+_ELSEWHERE = {"countdown": "delay", "eta": "run_at", "max_retries": "max_attempts", "ttl": "expires"}
+"""Names of options in other task queues, and what they are here."""
 MAX_AFTER = 1_000
 _FOR_FIRST = ("after", "run_at", "idempotency_key", "idempotency_for", "trace")
 _AT_ENQUEUE = (*_FOR_FIRST, "expires", "unique", "unique_for")
@@ -37,7 +39,9 @@ def check_options(options: Mapping[str, object]) -> None:
     """Raise InvalidOption for an unknown option, and suggest the one that was probably meant."""
     for given in options:
         if given not in _NAMES:
-            hint = suggestion(given, _NAMES, f"the options are {', '.join(_NAMES)}")
+            if given in _ELSEWHERE:
+                raise InvalidOption(f"unknown option {quoted(given)}; here it is {_ELSEWHERE[given]!r}")
+            hint = suggestion(given, _NAMES, f"the options are {', '.join(_NAMES)} and within")
             raise InvalidOption(f"unknown option {quoted(given)}{hint}")
 
 

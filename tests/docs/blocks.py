@@ -12,25 +12,29 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 
-_FENCE = re.compile(r"^```(\w+)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"(?:^<!-- not run: ([^\n]+) -->\n)?^```(\w+)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 _SECONDS = 25
 
 
 @dataclass(frozen=True)
 class Block:
-    """One block: its language, what else its fence says, its text and where it begins."""
+    """One block: its language, what else its fence says, its text, where it begins, and why it is not run."""
 
     language: str
     info: str
     text: str
     line: int
+    reason: str
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
     """The blocks of a page, in order."""
     text = page.read_text()
     for found in _FENCE.finditer(text):
-        yield Block(found[1], found[2], found[3], text.count("\n", 0, found.start()) + 1)
+        line = text.count("\n", 0, found.start(2)) + 1
+        yield Block(found[2], found[3], found[4], line, found[1] or "")
 
 
 class Reader:
@@ -38,7 +42,8 @@ class Reader:
 
     `python NAME` and `toml NAME` write a file; plain `python` is run. `bash` is run; `bash exits=N` ends with
     that status, `bash another-terminal` goes on beside the rest. `text` is what the block before printed;
-    … stands for anything in it. Other languages (`sh` among them) are only read.
+    … stands for anything in it. Other languages are only read: those of programs (`sh`, `py`) have a comment
+    before them that says why they are not run.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -56,6 +56,16 @@ async def test_records_of_every_level_come_with_their_task_and_fields(
     assert [one.getMessage() for one in records(caplog, "windlass.task")] == ["by the context"]
 
 
+async def test_an_event_of_structlog_comes_as_text_with_its_fields(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    await run(app, "structlog")
+
+    [record] = records(caplog)
+    assert (record.getMessage(), record.order_id) == ("charged", 7)  # type: ignore[attr-defined]
+    assert not hasattr(record, "_logger")
+
+
 async def test_the_levels_are_the_workers(app: App, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.ERROR, logger="shop")

@@ -157,6 +157,16 @@ def test_fields_that_contain_themselves_can_be_masked() -> None:
     assert NUMBER not in str(vars(record))
 
 
+def test_an_event_of_structlog_stays_an_event() -> None:
+    record = logging.makeLogRecord(
+        {"msg": {"event": "paid", "card": NUMBER, "of": [NUMBER]}, "_name": "info"}
+    )
+
+    SecretFilter([CARD]).filter(record)
+
+    assert record.msg == {"event": "paid", "card": "[secret]", "of": ["[secret]"]}
+
+
 def test_a_record_outside_of_handlers_stays_as_it_is() -> None:
     error = ValueError(SECRET)
     told = {"a": [SECRET]}

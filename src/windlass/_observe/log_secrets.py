@@ -51,7 +51,10 @@ def mask_record(record: logging.LogRecord, patterns: tuple[str, ...] = ()) -> No
         values = longest_first(values, patterns)
     if not values:
         return
-    record.msg, record.args = scrub(_message(record), values), None
+    if isinstance(record.msg, dict):  # an event of structlog, which its formatter expects as it is
+        record.msg = _masked(record.msg, values, _MAX_DEPTH)
+    else:
+        record.msg, record.args = scrub(_message(record), values), None
     if record.exc_info and not record.exc_text:
         record.exc_text = _formatter.formatException(record.exc_info)
     if record.exc_text:

@@ -159,12 +159,17 @@ class LogSender(logging.Handler):
 
 
 def _pack(record: logging.LogRecord) -> bytes:
-    extra = {key: value for key, value in vars(record).items() if key not in STANDARD_FIELDS}
+    message, given = record.getMessage(), vars(record)
+    if isinstance(record.msg, dict):  # an event of structlog
+        message, given = str(record.msg.get("event", "")), {**given, **record.msg}
+    extra = {
+        key: value for key, value in given.items() if key not in STANDARD_FIELDS and not key.startswith("_")
+    }
     sent = SentRecord(
         name=record.name,
         level=record.levelno,
         level_name=record.levelname,
-        message=_clean(record.getMessage()),
+        message=_clean(message),
         created=record.created,
         path=record.pathname,
         line=record.lineno,

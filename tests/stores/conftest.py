@@ -50,12 +50,12 @@ SERVED = {
 }
 
 
-DEFAULT = ("memory", "sqlite", "postgres", "valkey", "http to memory", "encrypted sqlite")
+DEFAULT = ("memory", "sqlite", "postgres", "valkey", "http to memory", "encrypted memory")
 # HTTP has no rules of its own, and neither a pooler nor an older server changes any: in full runs only.
 REST = (
     *("without faults", "postgres 15", "pgbouncer", "http to sqlite", "http to postgres"),
     *("redis 7", "valkey cluster", "http to valkey"),
-    *("encrypted memory", "encrypted postgres"),
+    *("encrypted sqlite", "encrypted postgres"),
 )
 
 

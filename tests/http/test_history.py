@@ -139,5 +139,7 @@ class TestCounting:
             return bool(await all_records(store, HistoryBucket))
 
         await cancel_one()
-        await eventually(is_stored)
-        await client.close()
+        try:
+            await eventually(is_stored, within=30)  # in real time a bucket takes ten seconds
+        finally:
+            await client.close()

@@ -117,7 +117,8 @@ def test_every_code_is_in_the_table() -> None:
     for file in source.rglob("*.py"):
         for code in re.findall(r'Problem\(\s*"([\w-]+)"', file.read_text()):
             assert code in known, file.name
-    unsaid = {"no-result", "task-dead", "task-cancelled", "usage", "error"}  # of handles, and of bases
+    # Of handles, of workers, and of bases.
+    unsaid = {"no-result", "task-dead", "task-cancelled", "lifespan-failed", "usage", "error"}
     raised = {one.code for one in vars(errors).values() if isinstance(one, type) and hasattr(one, "code")}
     assert raised - known <= unsaid
 

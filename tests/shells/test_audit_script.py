@@ -21,6 +21,7 @@ def audit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     assert spec.loader is not None
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
     spec.loader.exec_module(module)
     for name, folder in (("TOOLS", "tools"), ("BUILD", "build")):
         monkeypatch.setattr(module, name, tmp_path / folder)

@@ -84,6 +84,7 @@ async def test_the_day_of_the_queue(tmp_path: Path) -> None:
         "Task queue report",
         "(UTC)",
         "Throughput",
+        "The period is not over: figures, chart and task types reach to ",
         "the card <b>was</b> refused & lost",
         "shop.pay",
         "acme",
@@ -166,8 +167,10 @@ async def test_a_query_of_postgres_is_read_only(postgres_newest: Postgres, tmp_p
 
 async def test_rows_become_a_table(tmp_path: Path) -> None:
     office = Office(tmp_path)
+    before = datetime.now(UTC).date()
     made, text = await office.pdf(rows=SALES, title="Sales", columns=["total", "day"])
 
+    assert made["name"] in {f"report-{day}.pdf" for day in (before, datetime.now(UTC).date())}
     assert "Sales" in text
     assert "90.5" in text
     assert "2026-11-15" in text

@@ -109,12 +109,16 @@ class _Reporter:
     ) -> Report:
         """Make a PDF of what the queue did on a day or in a period, or of rows, and store it.
 
-        `date`: the day, or the first; `until`: the last [default: yesterday]. `source`: the name of a
-        configured one; `rows`: a table to print. `columns`: which, in this order [default: all].
+        `date`: the day, or the first; `until`: the last [default: yesterday; with `rows`, today]. `source`:
+        the name of a configured one; `rows`: a table to print. `columns`: in this order [default: all].
         """
         try:
             now = datetime.now(UTC)
-            period = parse_period(date, until, zone or self._settings.zone, now)
+            place = zone or self._settings.zone
+            if rows is None:
+                period = parse_period(date, until, place, now)
+            else:  # the same in every attempt
+                period = parse_period(date, until, place, ctx.task.created_at, days_ago=0)
             if source is not None or rows is not None:
                 blocks = await self._table(source, rows, columns, period)
                 heading = title or source or "Report"

@@ -36,13 +36,15 @@ class Period(Struct, frozen=True):
         return f"{self.first}" if self.first == self.last else f"{self.first} to {self.last}"
 
 
-def parse_period(first: date | None, last: date | None, zone: str, now: datetime) -> Period:
-    """Return the period of these days; without any, of yesterday. Raises InvalidOption."""
+def parse_period(
+    first: date | None, last: date | None, zone: str, now: datetime, *, days_ago: int = 1
+) -> Period:
+    """Return the period of these days; without any, of the day so many days ago. Raises InvalidOption."""
     try:
         place = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidOption(f"{zone[:100]!r} is not a time zone") from None
-    begin = first or now.astimezone(place).date() - timedelta(days=1)
+    begin = first or now.astimezone(place).date() - timedelta(days=days_ago)
     end = last or begin
     if not 0 <= (end - begin).days < MAX_DAYS or not 2000 <= begin.year <= 9000:
         raise InvalidOption(f"a report is of 1 to {MAX_DAYS} days, got {begin} to {end}")

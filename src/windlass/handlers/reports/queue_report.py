@@ -27,6 +27,7 @@ async def queue_report(app: "App", period: Period, now: datetime) -> list[dict[s
     where = _ended_in(period)
     return [
         {"figures": _figures(total)},
+        *_so_far(history, period),
         {"heading": "Throughput"},
         {"bars": _bars(history, period, {"completed": "completed", "failed": "failed attempts"})},
         *_types(history),
@@ -61,6 +62,14 @@ async def _history(app: "App", period: Period, now: datetime) -> History:
     low, high = (bucket_name(found.resolution, at) for at in (since, until))
     buckets = tuple(one for one in found.buckets if low <= one.name < high)
     return replace(found, since=since, until=max(since, until), buckets=buckets)
+
+
+def _so_far(history: History, period: Period) -> list[dict[str, Any]]:
+    """Say until when figures and chart reach, if the period is not over."""
+    if history.until >= period.until:
+        return []
+    at = history.until.astimezone(period.zone)
+    return [{"text": f"The period is not over: figures, chart and task types reach to {at:%Y-%m-%d %H:%M}."}]
 
 
 def _figures(total: HistoryPoint) -> list[tuple[str, str]]:

@@ -30,7 +30,8 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from tests.loops import child_tasks
 from tests.loops.workers import drained
-from windlass import RESULT, App, InvalidOption, InvalidPayload, State, chain
+from windlass import RESULT, App, Filter, InvalidOption, InvalidPayload, Page, State, chain
+from windlass._encryption.keys import Keyring
 from windlass._stores.memory import MemoryStore
 
 
@@ -448,6 +449,26 @@ async def test_secrets_of_models_arrive_and_are_shown_nowhere(app: App) -> None:
         assert "hunter2" not in str(task.as_dict())
         assert "swordfish" not in str(task.as_dict())
         assert b"hunter2" in task.payload
+
+
+async def test_secrets_of_models_are_encrypted_in_the_store() -> None:
+    store = MemoryStore()
+    app = App(store, encryption=Keyring([("k1", b"1" * 32)]))
+
+    @app.task(name="log_in")
+    async def log_in(login: Login) -> Login:
+        return login
+
+    login = Login(user="ann", passe=SecretStr("hunter2"), others={1: [SecretStr("swordfish")]})
+    handle = await log_in.aenqueue(login)
+    await drained(app)
+
+    assert await handle.result(timeout=10) == login
+    (stored,) = (await store.find(Filter(), Page())).items
+    for data in (stored.payload, stored.result or b""):
+        assert b"ann" in data
+        assert b"hunter2" not in data
+        assert b"swordfish" not in data
 
 
 def test_programs_without_such_types_do_not_import_their_libraries() -> None:

@@ -102,7 +102,7 @@ def parts_of(hint: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def _fields(kind: type) -> list[tuple[str, Any]]:
     """Return the fields of a class with their types; one that has aliases comes under each of its names."""
-    if (fields := getattr(kind, "model_fields", None)) is not None:
+    if isinstance(fields := getattr(kind, "model_fields", None), dict):
         return [
             (name, one)
             for name, field in fields.items()
@@ -112,7 +112,12 @@ def _fields(kind: type) -> list[tuple[str, Any]]:
         ]
     try:
         return [*get_type_hints(kind, include_extras=True).items()]
-    except (NameError, TypeError, AttributeError):  # reported, if it matters, when the type is used
+    except (
+        NameError,
+        TypeError,
+        AttributeError,
+        SyntaxError,
+    ):  # reported, if it matters, when the type is used
         return []
 
 

@@ -83,10 +83,12 @@ def test_one_is_replayed_with_an_edited_payload(run: Run, dead: Dead) -> None:
     (task_id,) = dead("a")
 
     wrong = run("dead", "replay", task_id, "--payload", '{"text": NaN}')
+    unfit = run("--app", "shop:app", "dead", "replay", task_id, "--payload", '{"text": 7}')
     many = run("dead", "replay", "--all", "--yes", "--payload", "{}")
     right = run("dead", "replay", task_id, "--payload", '{"text": "better"}')
 
-    assert (wrong.code, many.code, right.code) == (2, 2, 0)
+    assert (wrong.code, unfit.code, many.code, right.code) == (2, 2, 2, 0)
+    assert "the payload does not fit shop.explode(text: str = 'boom'): Expected `str`" in unfit.err
     assert run("tasks", "show", task_id, "--json").row["payload"] == {"text": "better"}
 
 

@@ -798,7 +798,7 @@ async def test_marks_are_made_before_the_block_and_not_in_it_nor_after(app: App)
 
 
 def test_a_context_that_no_worker_made_says_so() -> None:
-    ctx = Context(running(), report=lambda _: None, stopping=lambda: False)
+    ctx: Context = Context(running())
 
     with pytest.raises(NotSupported, match="no worker runs this task"):
         ctx.transaction()

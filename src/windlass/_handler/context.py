@@ -85,6 +85,33 @@ class NoEffects:
         raise NotSupported(f"ctx.once() is not available here: {self._why}")
 
 
+class RunningTask(Protocol):
+    """What a context needs of the run of its task."""
+
+    @property
+    def cancel(self) -> CancelRequest | None: ...
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+    def report_progress(self, progress: Progress) -> None: ...
+
+    def keep_notes(self, facts: Mapping[str, object]) -> None: ...
+
+
+class _NoRun:
+    """Stands for the run where no worker runs the task: reports go nowhere."""
+
+    cancel = None
+    is_stopping = False
+
+    def report_progress(self, progress: Progress) -> None: ...
+
+    def keep_notes(self, facts: Mapping[str, object]) -> None:
+        merged_notes({}, facts)
+
+
+_NO_RUN = _NoRun()
 _NO_WORKER = NoEffects("no worker runs this task")
 
 
@@ -98,27 +125,19 @@ class Context(Generic[S]):
     The worker passes it for the parameter annotated `Context`; it is never part of the payload.
     """
 
-    __slots__ = ("_cancelled", "_effects", "_keep_notes", "_notes", "_report", "_stopping", "state", "task")
+    __slots__ = ("_effects", "_run", "state", "task")
 
-    def __init__(  # noqa: PLR0913  made by workers
+    def __init__(
         self,
         task: Task,
-        *,
-        report: Callable[[Progress], None],
-        stopping: Callable[[], bool],
-        keep_notes: Callable[[dict[str, Any]], None] = lambda _: None,
-        cancelled: Callable[[], CancelRequest | None] = lambda: None,
-        effects: Effects = _NO_WORKER,
+        run: RunningTask = _NO_RUN,
+        effects: Callable[[], Effects] = lambda: _NO_WORKER,
         state: S = cast(Any, None),  # noqa: B008
     ) -> None:
         self.task = task
         self.state = state
-        self._keep_notes = keep_notes
-        self._cancelled = cancelled
-        self._notes: dict[str, Any] = {}
-        self._report = report
-        self._stopping = stopping
-        self._effects = effects
+        self._run = run
+        self._effects: Effects | Callable[[], Effects] = effects  # made when they are first used
 
     @property
     def task_id(self) -> TaskId:
@@ -174,7 +193,7 @@ class Context(Generic[S]):
 
         Raises LeaseLost; NotSupported if the store cannot do it or the handler runs in a child process.
         """
-        return self._effects.transaction(result)
+        return self._made_effects().transaction(result)
 
     def once(self, key: str) -> Once:
         """Return True the first time this task asks for `key`, over all attempts, and False after that.
@@ -185,7 +204,12 @@ class Context(Generic[S]):
         In a thread, leave out `await`. It is stored before it returns, so at most one attempt gets True; if
         that attempt dies before the effect, the effect does not happen. Raises LeaseLost, NotSupported.
         """
-        return self._effects.once(key)
+        return self._made_effects().once(key)
+
+    def _made_effects(self) -> Effects:
+        if callable(self._effects):
+            self._effects = self._effects()
+        return self._effects
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Report progress from 0 to 1, with a message of at most 500 characters.
@@ -195,7 +219,7 @@ class Context(Generic[S]):
         """
         if not 0 <= fraction <= 1:
             raise InvalidOption(f"progress must be a fraction from 0 to 1, got {fraction!r}")
-        self._report(Progress(fraction=float(fraction), message=str(message)[:_MAX_MESSAGE]))
+        self._run.report_progress(Progress(fraction=float(fraction), message=str(message)[:_MAX_MESSAGE]))
 
     def note(self, /, **facts: object) -> None:
         """Keep small facts with the record of this attempt, whatever its outcome; a repeated name replaces.
@@ -205,29 +229,28 @@ class Context(Generic[S]):
         JSON values, together at most 4 KiB. Secrets are masked before they are stored, as in errors. Stored
         when the attempt is settled, so a crash loses them. Raises InvalidPayload, InvalidOption.
         """
-        self._notes = merged_notes(self._notes, facts)
-        self._keep_notes(self._notes)
+        self._run.keep_notes(facts)
 
     @property
     def stopping(self) -> bool:
         """Whether this task should stop: it was cancelled, timed out, or its worker is shutting down."""
-        return self._stopping()
+        return self._run.is_stopping
 
     @property
     def cancelled_by(self) -> str | None:
         """Who asked this task to stop; None if nobody has, as far as its worker knows."""
-        request = self._cancelled()
+        request = self._run.cancel
         return None if request is None else request.by
 
     @property
     def cancel_reason(self) -> str | None:
         """Why it was asked to stop; None if it was not, or if no reason was given."""
-        request = self._cancelled()
+        request = self._run.cancel
         return None if request is None else request.reason
 
     def check(self) -> None:
         """Raise `Stop` if this task should stop. For handlers in threads, which cannot be interrupted."""
-        if self._stopping():
+        if self._run.is_stopping:
             raise Stop("the task was asked to stop")
 
 

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from operator import attrgetter
 from types import ModuleType
 from typing import Any, BinaryIO
@@ -21,7 +21,9 @@ from .._handler.hooks import Hooks
 from .._handler.lifespan import Lifespans
 from .._handler.spec import HandlerSpec
 from .._model.outcome import Failed, Returned, Snoozed
+from .._model.task import Progress
 from .._observe.tracing import current_span
+from .._policy.input.notes import merged_notes
 from ..errors import InvalidPayload
 from ..signals import Fatal
 from .child_logs import LogSender
@@ -95,6 +97,30 @@ def _read(inbound: BinaryIO, messages: "queue.SimpleQueue[ToChild]") -> None:
     os._exit(0)
 
 
+_NO_STORE = NoEffects(
+    "not available in a child process, which has no connection to the store; declare the task type without "
+    "process=True"
+)
+
+
+class _Reports:
+    """What a handler reports of its run goes to the worker."""
+
+    cancel = None
+    is_stopping = False  # a child is killed, not asked
+
+    def __init__(self, outbound: BinaryIO) -> None:
+        self._outbound = outbound
+        self._notes: dict[str, Any] = {}
+
+    def report_progress(self, progress: Progress) -> None:
+        _send(self._outbound, ProgressUpdate(progress=progress))
+
+    def keep_notes(self, facts: Mapping[str, object]) -> None:
+        self._notes = merged_notes(self._notes, facts)
+        _send(self._outbound, NotesUpdate(notes=self._notes))
+
+
 class _Loop:
     """The event loop of this process: one for all tasks if there are lifespans, else one for each."""
 
@@ -164,17 +190,7 @@ def _call(spec: HandlerSpec, plan: Plan, request: RunRequest, outbound: BinaryIO
         arguments = spec.signature.arguments(request.payload)
     except InvalidPayload as error:
         raise Fatal(str(error)) from None
-    context: Context[Any] = Context(
-        request.task,
-        report=lambda progress: _send(outbound, ProgressUpdate(progress=progress)),
-        keep_notes=lambda notes: _send(outbound, NotesUpdate(notes=notes)),
-        stopping=lambda: False,  # a child is killed, not asked
-        effects=NoEffects(
-            "not available in a child process, which has no connection to the store; declare the task type "
-            "without process=True"
-        ),
-        state=loop.state,
-    )
+    context: Context[Any] = Context(request.task, _Reports(outbound), lambda: _NO_STORE, loop.state)
     if spec.signature.context_name is not None:
         arguments[spec.signature.context_name] = context
     if spec.is_async:

@@ -14,7 +14,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from .._handler.context import Once
 from .._model.lease import Lease
@@ -40,7 +40,7 @@ class Effects(Struct, eq=False):
     _run: Run
     _store: Store
     _drop: Callable[[Iterable[Lease]], None]
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _loop: asyncio.AbstractEventLoop
     _marked: set[str] = set()  # keys marked in this run
     _used: bool = False  # an attempt may have one transaction
     _is_open: bool = False

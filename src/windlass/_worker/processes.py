@@ -108,6 +108,8 @@ class Processes:
             except BaseException:
                 await child.end()
                 raise
+            finally:
+                run.interrupt = run.slot.cancel
             if child.is_alive:  # else it died, or was killed while it sent its outcome
                 self._idle.append(child)
             else:

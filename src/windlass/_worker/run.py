@@ -1,7 +1,7 @@
 """Run: one run of one task in this worker, and how it is stopped."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from time import perf_counter
 from typing import Any
@@ -67,6 +67,10 @@ class Run(Struct, eq=False):
         return Lease(self.task.id, self.task.fence)
 
     @property
+    def is_stopping(self) -> bool:
+        return self.stop is not None
+
+    @property
     def is_lost(self) -> bool:
         """Whether its lease was lost before it settled its task: its outcome is dropped."""
         return self.stop is Stop.FENCED and self.phase is not Phase.SETTLED
@@ -85,13 +89,13 @@ class Run(Struct, eq=False):
         self.progress = progress
         self.report(self, progress)
 
-    def keep_notes(self, notes: dict[str, Any]) -> None:
-        """Keep notes for the record of this attempt, besides those kept so far.
+    def keep_notes(self, facts: Mapping[str, object]) -> None:
+        """Keep facts for the record of this attempt, besides those kept so far. Raises InvalidPayload.
 
         They come from the context in this process and from that in a child, which do not know of each other.
         Raises InvalidOption if they are too long together.
         """
-        self.notes = merged_notes(self.notes, notes)
+        self.notes = merged_notes(self.notes, facts)
 
     def encoded_notes(self) -> bytes | None:
         """Return the notes as JSON without the task's secrets; None if there are none."""

@@ -63,7 +63,8 @@ class Runner:
         self._error_hooks = ErrorHooks(hooks.error_hooks)
         self._store = store
         self._with_secrets = with_secrets
-        self._threads = Threads(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self._threads = Threads(self._loop)
         self._processes = Processes(settings.processes, has_lifespans=hooks.has_lifespans)
 
     async def close(self, seconds: float) -> None:
@@ -132,48 +133,16 @@ class Runner:
             raise StopSignal("the task was asked to stop before its handler started")
         if not self._hooks.arounds:
             return await self._handle(run, payload, None)
-        return await _isolated(self._around(run, payload))
-
-    async def _around(self, run: Run, payload: bytes) -> Outcome:
-        """Run the handler inside of the arounds, which see its result or an exception that stands for it."""
         context = self._context(run)
-        outcome: Outcome | None = None
-        error: BaseException | None = None
-        run.interrupt = run.slot.cancel
         if not run.spec.process:
             run.start()
-
-        async def handle() -> Any:
-            nonlocal outcome, error
-            try:
-                outcome = await self._handle(run, payload, context)
-            finally:
-                run.interrupt = run.slot.cancel  # not the thread or child any more, which has ended
-            if type(outcome) is Returned:
-                return None if outcome.result is None else decode(outcome.result)
-            error = _exception_of(outcome)
-            raise error
-
-        try:
-            await run_around(self._hooks.arounds, context, handle)
-        except BaseException as raised:
-            if raised is not error or outcome is None:
-                raise
-        finally:
-            del error
-        assert outcome is not None, "an around that does not call the handler raises"
-        return outcome
+        run.interrupt = run.slot.cancel
+        handle = partial(self._handle, run, payload, context)
+        return await _isolated(run_around(self._hooks.arounds, context, handle))
 
     def _context(self, run: Run) -> Context[Any]:
-        return Context(
-            run.task,
-            report=run.report_progress,
-            keep_notes=run.keep_notes,
-            cancelled=lambda: run.cancel,
-            stopping=lambda: run.stop is not None,
-            effects=Effects(run, self._store, self._drop),
-            state=self._lifespans.state,
-        )
+        effects = partial(Effects, run, self._store, self._drop, self._loop)
+        return Context(run.task, run, effects, self._lifespans.state)
 
     async def _handle(self, run: Run, payload: bytes, context: Context[Any] | None) -> Outcome:
         """Run the handler where it belongs. `context`: of the arounds, which have started the time limit."""
@@ -198,7 +167,10 @@ class Runner:
             handler, arguments = partial(call, handler, context), {"arguments": arguments}
         if spec.is_async:
             run.interrupt = run.slot.cancel
-            result = await _isolated(handler(**arguments))
+            coroutine = handler(**arguments)
+            result = await (
+                coroutine if self._hooks.arounds else _isolated(coroutine)
+            )  # else they are in one
         else:
             result = await self._in_thread(run, handler, arguments)
         return Returned(None if run.phase is Phase.SETTLED else spec.signature.result.encode(result))
@@ -214,6 +186,7 @@ class Runner:
                 if run.stop is Stop.FENCED:
                     raise
                 continue
+            run.interrupt = run.slot.cancel
             if error is None:
                 return result
             try:
@@ -239,17 +212,6 @@ def outcome_of_error(
         case _:
             described = _described(task, error, secrets)
             return Failed(error=described, fatal=isinstance(error, (Fatal, *fatal)))
-
-
-def _exception_of(outcome: Outcome) -> Exception:
-    """Return what stands for the outcome of a child process in this one."""
-    match outcome:
-        case Snoozed(delay=delay):
-            return Snooze(delay)
-        case Failed() | TimedOut() | Crashed():
-            return stand_in(error_of(outcome))
-        case _:
-            return StopSignal("the task was asked to stop")
 
 
 def _described(task: Task, error: BaseException, others: tuple[str, ...]) -> Error:

@@ -7,6 +7,7 @@ import django
 from django.conf import settings
 
 _TASKS = "tests.integrations.django.shop_tasks"
+BACKEND = "windlass.integrations.django.backend.WindlassBackend"
 
 
 def configure() -> None:
@@ -25,5 +26,9 @@ def configure() -> None:
             DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)}},
             DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
             WINDLASS={"IMPORTS": [_TASKS]},
+            TASKS={
+                "default": {"BACKEND": BACKEND},
+                "stubborn": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 2, "backoff": lambda *_: 0}},
+            },
         )
         django.setup()

@@ -5,6 +5,7 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -166,13 +167,16 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there, in the caller's context, and wait for its result."""
         warn_on_event_loop()
-        loop = self._running()
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        future = self.submit(coroutine)
         try:
             return future.result()
         except BaseException:
             future.cancel()  # the caller was interrupted: nobody waits for the result
             raise
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start a coroutine there; return the future of its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running())
 
     def reset(self) -> None:
         """Start afresh in a forked child, which has neither the thread nor, perhaps, a free lock."""

@@ -47,7 +47,8 @@ def _migrate(using: str, verbosity: int, **_: Any) -> None:
     app.follow_database()
     operator = app.sync_operator
     try:
-        taken = operator.migrate(target_of(operator.migrations(), Phase.BEFORE))
+        steps = operator.migrations()
+        taken = operator.migrate(target_of(steps, Phase.BEFORE)) if steps else ()  # in memory there are none
     finally:
         app.disconnect()  # a test runner drops its database, which must have no connections
     if taken and verbosity:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
-from django.db import close_old_connections, connections
+from django.db import connections
 
 _POSTGRES_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "service")
 
@@ -81,20 +81,21 @@ def with_fresh_connections(handler: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(handler)
     def run(*args: Any, **kwargs: Any) -> Any:
-        _refresh_connections()
+        _close_old_connections()
+        for connection in connections.all(initialized_only=True):
+            # Whatever CONN_HEALTH_CHECKS says: a worker that was idle while the server restarted must not
+            # fail a task.
+            connection.health_check_enabled = True
         try:
             return handler(*args, **kwargs)
         finally:
-            close_old_connections()
+            _close_old_connections()
 
     return run
 
 
-def _refresh_connections() -> None:
-    """Close the connections of this thread that are too old; have the others checked before their first use.
-
-    Whatever CONN_HEALTH_CHECKS says: a worker that was idle while the server restarted must not fail a task.
-    """
-    close_old_connections()
+def _close_old_connections() -> None:
+    """Close the connections of this thread that are broken or too old, as Django does around a request."""
     for connection in connections.all(initialized_only=True):
-        connection.health_check_enabled = True
+        if not connection.in_atomic_block:  # of a test, around the handler
+            connection.close_if_unusable_or_obsolete()

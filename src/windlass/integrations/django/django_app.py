@@ -1,8 +1,10 @@
 """The app of a Django project."""
 
+from collections.abc import Coroutine
+from concurrent.futures import Future
 from datetime import timedelta
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.utils.module_loading import autodiscover_modules
@@ -14,6 +16,8 @@ from ...tasktype import TaskType
 from .client import TransactionClient
 from .database import store_url, with_fresh_connections
 from .settings import Settings
+
+T = TypeVar("T")
 
 
 class DjangoApp(App):
@@ -47,6 +51,10 @@ class DjangoApp(App):
             if url != self._url:
                 self._url = url
                 self.use_store(url)
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start a coroutine on the event loop of the app, where its store is open for blocking code."""
+        return self._loop.submit(coroutine)
 
     def disconnect(self) -> None:
         """Close the store, blocking. It is opened again at the next use."""

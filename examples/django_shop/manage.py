@@ -1,0 +1,11 @@
+#!/usr/bin/env python
+"""The commands of this project: `python manage.py migrate`, `python manage.py windlass worker`."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
+    execute_from_command_line(sys.argv)

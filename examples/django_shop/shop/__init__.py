@@ -1,0 +1,1 @@
+"""A shop that ships orders in the background."""

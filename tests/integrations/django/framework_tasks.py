@@ -1,0 +1,33 @@
+"""Tasks of Django's own framework: `django.tasks`, or the package that it came from."""
+
+import pytest
+
+try:
+    from django.tasks import task
+except ModuleNotFoundError:
+    from django_tasks import task
+
+from django.contrib.auth.models import Group
+
+ran: list[str] = []
+
+
+@task
+def add(a: int, b: int = 0) -> int:
+    ran.append(f"{a}+{b}")
+    return a + b
+
+
+@task
+async def count_groups(name: str) -> int:
+    return await Group.objects.filter(name=name).acount()
+
+
+@task(takes_context=True)
+def attempt(context: object) -> int:
+    return context.attempt  # type: ignore[attr-defined]
+
+
+@task(backend="stubborn")
+def explode() -> None:
+    raise pytest.UsageError("boom")

@@ -16,6 +16,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.examples import sample
 from tests.security.canary_world import WAYS, World, hits, secret, stream, until
 from windlass import Filter, Page
 from windlass._archive import Archiver
@@ -33,7 +34,7 @@ LEAKS: dict[str, str] = {}
 """Ways out that are known to leak, with the reason. It must stay empty."""
 
 
-@pytest.fixture(scope="module", params=["text", "json"])
+@pytest.fixture(scope="module", params=sample(["json"], ["text"]))
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with World(tmp_path_factory.mktemp("canary"), request.param) as world:
         yield world

@@ -20,6 +20,7 @@ def bench(*arguments: str, seconds: float = 55) -> "subprocess.CompletedProcess[
 
 
 @pytest.mark.system
+@pytest.mark.full
 def test_a_quick_run_measures_every_part_and_keeps_it_as_json(tmp_path: Path) -> None:
     done = bench("--quick", "--results", str(tmp_path))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.examples import sample
 from windlass import State, Task
 from windlass._cli.demo.proof import (
     FAILED,
@@ -103,6 +104,7 @@ class TestDemo:
         assert "\x1b" not in out
         assert len(out.splitlines()) < 80
 
+    @pytest.mark.full
     def test_out_of_time_it_reports_not_finished(self, tmp_path: Path) -> None:
         with demo(tmp_path, "--tasks", "3000", "--seconds", "5") as process:
             out, _ = process.communicate(timeout=55)
@@ -117,6 +119,7 @@ class TestDemo:
         assert list(tmp_path.iterdir()) == []
         assert workers_in(tmp_path) == []
 
+    @pytest.mark.full
     def test_keep_keeps_the_store(self, tmp_path: Path) -> None:
         with demo(tmp_path, "--seconds", "5", "--keep") as process:
             out, _ = process.communicate(timeout=55)
@@ -124,7 +127,7 @@ class TestDemo:
         (store,) = tmp_path.glob("*/shop.db")
         assert str(store) in out
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", sample([signal.SIGINT], [signal.SIGTERM]))
     def test_an_interrupt_cleans_up(self, tmp_path: Path, number: signal.Signals) -> None:
         with demo(tmp_path) as process:
             until(process, "worker processes start")

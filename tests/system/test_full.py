@@ -10,6 +10,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 WISHES = 500 if FULL else 250
 
 
+@pytest.mark.full
 def test_work_resumes_by_itself_when_a_full_disk_has_space_again(fleet: Fleet) -> None:
     fleet.start_ready(3, may_fill=True)
     producer = fleet.produce("p", seed=11, wishes=WISHES, per_second=WISHES / 8, may_fill=True)

@@ -67,6 +67,7 @@ def test_the_status_says_what_becomes_of_a_task(site: Site) -> None:
     assert site.wait_for(said, State.COMPLETED).result == b'"plain text\\n"'
 
 
+@pytest.mark.full
 def test_a_large_payload_and_a_large_result_go_through(site: Site) -> None:
     task = site.send("echo", {"text": "x" * 900_000})
     site.start_shell("cat")
@@ -120,6 +121,7 @@ def test_nothing_is_lost_with_one_that_is_killed(site: Site, runs: Path) -> None
     assert set(site.fleet.states(rest)) == {"completed"}
 
 
+@pytest.mark.full
 def test_it_goes_on_once_the_server_is_back(site: Site, runs: Path) -> None:
     task = site.send("slow")
     worker = site.start_shell("bash", "-c", "echo begun >>runs; sleep 1; echo ended >>runs", LEASE="10")
@@ -134,6 +136,7 @@ def test_it_goes_on_once_the_server_is_back(site: Site, runs: Path) -> None:
     assert site.key.text not in worker.errors.read_text()
 
 
+@pytest.mark.full
 def test_one_that_stood_still_begins_anew(site: Site, runs: Path) -> None:
     worker = site.start_shell("bash", "-c", "echo begun >>runs")
     worker.process.send_signal(signal.SIGSTOP)

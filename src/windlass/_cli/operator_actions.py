@@ -18,8 +18,9 @@ from ..config import user_name
 from ..errors import NotFound, Refused
 from .command import Cli, interruptible, on_store
 from .exit_codes import ExitCode, report
-from .options import stacked, task_id
+from .options import stacked, task_id_or_prefix
 from .output import Document
+from .task_ids import whole_id
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,7 +80,7 @@ def action_options(verb: str, *, why_required: bool = False) -> Callable[[F], F]
     """The options of a command that acts on tasks; it needs the options of a filter, too."""
     why = "Reason, kept in the audit log" + ("  [required]" if why_required else "")
     return stacked(
-        click.argument("ids", nargs=-1, type=task_id, metavar="[ID]..."),
+        click.argument("ids", nargs=-1, type=task_id_or_prefix, metavar="[ID]..."),
         click.option(
             "--all", "everything", is_flag=True, help=f"{verb.capitalize()} every task that matches"
         ),
@@ -113,7 +114,8 @@ async def _apply_to_each(cli: Cli, action: TaskAction, ids: tuple[str, ...]) -> 
     refused = False
     for one in ids:
         try:
-            state = await action.one(cli.operator, one, cli.by)
+            task_id = await whole_id(cli.operator, one)
+            state = await action.one(cli.operator, task_id, cli.by)
         except (Refused, NotFound) as error:
             if len(ids) == 1:
                 raise
@@ -121,7 +123,7 @@ async def _apply_to_each(cli: Cli, action: TaskAction, ids: tuple[str, ...]) -> 
             refused = True
         else:
             remark = " (running: it was asked to stop)" if state is State.RUNNING else ""
-            cli.output.say(f"{action.past} {one}{remark}", {"id": one, "done": action.past})
+            cli.output.say(f"{action.past} {task_id}{remark}", {"id": task_id, "done": action.past})
     if refused:
         raise click.exceptions.Exit(ExitCode.REFUSED)
 

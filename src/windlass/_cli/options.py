@@ -26,6 +26,10 @@ MAX_LISTED = 10_000
 STRICT = "strict"
 ALWAYS = "always"
 
+MIN_PREFIX = 8
+
+_ID_LENGTH = 36
+_ID_PREFIX = re.compile(rf"[0-9a-f-]{{{MIN_PREFIX},{_ID_LENGTH}}}", re.ASCII)
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/([smh]))?", re.ASCII)
@@ -40,6 +44,20 @@ def task_id(value: str) -> str:
             f"`windlass tasks list` shows them"
         )
     return value.lower()
+
+
+def task_id_or_prefix(value: str) -> str:
+    """A task id, or the first characters of one, in lower case; see task_ids.py."""
+    text = value.lower()
+    if not _ID_PREFIX.fullmatch(text) or (len(text) == _ID_LENGTH and not is_task_id(text)):
+        raise click.BadParameter(
+            f"{quoted(value)} is not a task id such as 0198c0de-0000-7000-8000-00000000abcd, nor the first "
+            f"{MIN_PREFIX} or more characters of one; `windlass tasks list` shows them"
+        )
+    return text
+
+
+task_id_or_prefix.__name__ = "id"
 
 
 def duration(value: str) -> timedelta:

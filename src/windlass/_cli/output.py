@@ -90,7 +90,7 @@ class Output(Struct, frozen=True):
         elif not values:
             self.note(none)
         else:
-            _print_table(values, columns)
+            _print_lines(table_rows(values, columns, stdout().width), gap=_GAP)
 
     def document(self, value: Any) -> None:
         """Print one JSON value on a line."""
@@ -124,15 +124,16 @@ class Output(Struct, frozen=True):
             stderr().print(one_line(text), style=style, markup=False)
 
 
-def _print_table(values: Sequence[T], columns: Sequence[Column[T]]) -> None:
+def table_rows(values: Sequence[T], columns: Sequence[Column[T]], width: int) -> list[list[Styled]]:
+    """Return the rows of a table that fits the width, its head first."""
     cells = [[_styled(column.cell(value)) for column in columns] for value in values]
     rows = [[(one_line(text), style) for text, style in row] for row in cells]
-    widths = _fit(rows, columns, stdout().width)
+    widths = _fit(rows, columns, width)
     shown = [index for index, width in enumerate(widths) if width]
     if columns[-1].wraps and widths[-1]:
         rows = [part for row in rows for part in _wrapped(row, widths[-1])]
     head = [(column.title, "bold") for column in columns]
-    _print_lines(([_pad(*row[i], widths[i], columns[i]) for i in shown] for row in [head, *rows]), gap=_GAP)
+    return [[_pad(*row[i], widths[i], columns[i]) for i in shown] for row in [head, *rows]]
 
 
 def _wrapped(row: list[Styled], width: int) -> list[list[Styled]]:
@@ -147,7 +148,7 @@ def _fit(rows: list[list[Styled]], columns: Sequence[Column[Any]], width: int) -
     from rich.cells import cell_len
 
     widths = [
-        max(cell_len(column.title), *(cell_len(row[index][0]) for row in rows))
+        max([cell_len(column.title), *(cell_len(row[index][0]) for row in rows)])
         for index, column in enumerate(columns)
     ]
     for index in reversed([i for i, column in enumerate(columns) if column.optional]):

@@ -17,11 +17,11 @@ from .exit_codes import MEANINGS, guarded
 from .output import escape_unencodable
 
 _MODULES = {
-    **dict.fromkeys(("archive", "dashboard", "keeper", "serve", "up", "worker"), "run"),
+    **dict.fromkeys(("archive", "dashboard", "keeper", "serve", "top", "up", "worker"), "run"),
     **dict.fromkeys(("check", "encryption", "migrate", "prune"), "upkeep"),
     **dict.fromkeys(("alerts", "audit", "dead", "endpoints", "enqueue", "export", "history"), "commands"),
     **dict.fromkeys(
-        ("keys", "limits", "queues", "quotas", "schedules", "tasks", "types", "workers"), "commands"
+        ("init", "keys", "limits", "queues", "quotas", "schedules", "tasks", "types", "workers"), "commands"
     ),
 }
 """The folder of the module that defines a command, both of its name."""
@@ -97,10 +97,25 @@ def _has_demo() -> bool:
         return False
 
 
+def _say_version(cli: Cli) -> None:
+    number, python = installed_version("windlass"), platform.python_version()
+    cli.output.say(f"windlass {number} (Python {python})", {"windlass": number, "python": python})
+
+
+def _version_option() -> click.Option:
+    def say(context: click.Context, _option: click.Parameter, value: bool) -> None:
+        if value:
+            _say_version(context.ensure_object(Cli))
+            context.exit()
+
+    text = "Print the version and exit"
+    return click.Option(["--version"], help=text, is_flag=True, expose_value=False, callback=say)
+
+
 root = Root(
     name="windlass",
     help="A durable task queue: every task is kept until it has ended, whatever crashes meanwhile.",
-    params=list(shared_options()),
+    params=[*shared_options(), _version_option()],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
 )
@@ -110,8 +125,7 @@ root = Root(
 @pass_cli
 def version(cli: Cli) -> None:
     """Print the version."""
-    number, python = installed_version("windlass"), platform.python_version()
-    cli.output.say(f"windlass {number} (Python {python})", {"windlass": number, "python": python})
+    _say_version(cli)
 
 
 @root.command("completion", cls=Command)

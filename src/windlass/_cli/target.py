@@ -17,6 +17,8 @@ from ..errors import InvalidOption
 def load_app(target: str, imports: Iterable[str] = ()) -> App:
     """Import the module, from the current folder if it is there, then `imports`; return its app.
 
+    `target` is module:attribute, or a module that has one app, or one named `app`.
+
     Raises InvalidOption with a hint if there is no such module, attribute or app, or the import fails.
     """
     here = str(Path.cwd())
@@ -31,10 +33,8 @@ def load_app(target: str, imports: Iterable[str] = ()) -> App:
             f"{quoted(target)} does not name an app; write module:attribute, as in shop.tasks:app"
         )
     module = _module(module_name)
-    if not colon:
-        raise InvalidOption(f"{quoted(target)} lacks the attribute (module:attribute); {_apps_of(module)}")
     found: object = module
-    for part in attribute.split("."):
+    for part in (attribute or _only_app(module)).split("."):
         if not hasattr(found, part):
             raise InvalidOption(f"{module_name} has no {quoted(attribute)}; {_apps_of(module, attribute)}")
         found = getattr(found, part)
@@ -75,6 +75,17 @@ def _failed(name: str, error: Exception) -> InvalidOption:
     return InvalidOption(
         f"importing {name} failed: {type(error).__name__}: {error}{where}; --debug shows the traceback"
     )
+
+
+def _only_app(module: ModuleType) -> str:
+    """Return the name of the app of a module: `app`, or the only one. Raises InvalidOption."""
+    apps = {name: value for name, value in vars(module).items() if isinstance(value, App)}
+    if "app" in apps or len({id(app) for app in apps.values()}) == 1:
+        return "app" if "app" in apps else next(iter(apps))
+    if not apps:
+        raise InvalidOption(f"{module.__name__} contains no windlass.App")
+    names = ", ".join(f"{module.__name__}:{name}" for name in apps)
+    raise InvalidOption(f"{module.__name__} contains several apps; name one of {names}")
 
 
 def _apps_of(module: ModuleType, near: str = "") -> str:

@@ -27,6 +27,17 @@ from backup."""
 
 _MAX_NAME = 200  # bytes: the idempotency keys of its ticks contain it
 
+NAMED_RULES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+"""Cron expressions that have a name."""
+
 
 def new_schedule(
     name: str, step: Step, rule: timedelta | float | str, timing: ScheduleTiming, *, declared: bool = False
@@ -164,8 +175,18 @@ def _name(name: str) -> str:
     return name
 
 
+def _named_rule(name: str) -> str:
+    """Return the cron expression of a name such as @daily."""
+    rule = NAMED_RULES.get(name.lower())
+    if rule is None:
+        raise InvalidOption(f"there is no rule {quoted(name)}; the names are {', '.join(NAMED_RULES)}")
+    return rule
+
+
 def _rule(rule: timedelta | float | str, zone: str) -> tuple[str | None, timedelta | None]:
     """Return a cron expression or an interval. Text of several words is a cron expression."""
+    if isinstance(rule, str) and rule.strip().startswith("@"):
+        rule = _named_rule(rule.strip())
     if isinstance(rule, str) and len(rule.split()) > 1:
         parse_cron(rule, zone)
         return " ".join(rule.split()), None

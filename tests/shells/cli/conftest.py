@@ -105,7 +105,7 @@ def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def begin(*arguments: str, **options: Any) -> subprocess.Popen[str]:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
         command = [sys.executable, "-m", "windlass._cli.main", *arguments]
-        process = subprocess.Popen(command, cwd=folder, text=True, **{**pipes, **options})
+        process = subprocess.Popen(command, text=True, **{**pipes, "cwd": folder, **options})
         started.append(process)
         return process
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -66,6 +67,14 @@ def test_every_command_has_help_within_80_columns(run: Run, command: tuple[str, 
     assert "..." not in ran.out.partition("Commands:")[2], "a summary is cut off"
 
 
+@pytest.mark.parametrize("how", ["version", "--version"])
+def test_the_version_is_printed(run: Run, how: str) -> None:
+    ran = run(how)
+    assert ran.code == 0
+    assert ran.out.startswith(f"windlass {version('windlass')} (Python 3.")
+    assert set(run("--json", how).row) == {"windlass", "python"}
+
+
 def test_shared_options_may_stand_before_or_after(run: Run) -> None:
     run("--store", "sqlite:///other.db", "enqueue", "t")
 
@@ -81,11 +90,6 @@ def test_without_a_command_it_prints_the_help(run: Run) -> None:
 
     assert ran.code == 2
     assert "Usage: windlass" in ran.err
-
-
-def test_the_version_is_printed(run: Run) -> None:
-    assert run("version").out.startswith("windlass 0.")
-    assert set(run("version", "--json").row) == {"windlass", "python"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

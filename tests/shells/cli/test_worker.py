@@ -17,7 +17,8 @@ Start = Callable[..., subprocess.Popen[str]]
 @pytest.mark.parametrize(
     ("target", "complaint"),
     [
-        ("shop", "did you mean shop:app?"),
+        ("two", "two contains several apps; name one of two:first, two:second"),
+        ("empty", "empty contains no windlass.App"),
         ("./shop.py", "not by its file: shop:app"),
         ("shop:ap", "did you mean shop:app?"),
         ("shop:welcome", "is a TaskType, not a windlass.App; did you mean shop:app?"),
@@ -36,6 +37,7 @@ def test_an_app_that_cannot_be_found_comes_with_a_hint(
     run: Run, folder: Path, target: str, complaint: str
 ) -> None:
     (folder / "empty.py").write_text("")
+    (folder / "two.py").write_text("from windlass import App\nfirst, second = App(), App()\n")
     (folder / "broken.py").write_text("1 / 0")
     (folder / "lacking.py").write_text("import lacked")
 
@@ -45,6 +47,22 @@ def test_an_app_that_cannot_be_found_comes_with_a_hint(
     assert complaint in ran.err
     assert "Traceback" not in ran.err
     assert "\x1b" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "queue = App('sqlite:///windlass.db')\nalias = queue",
+        "app, other = App('sqlite:///windlass.db'), App('memory://')",
+    ],
+)
+def test_a_module_names_its_only_app_or_the_one_called_app(run: Run, folder: Path, text: str) -> None:
+    (folder / "single.py").write_text(f"from windlass import App\n{text}\n")
+    sys.modules.pop("single", None)
+
+    ran = run("enqueue", "anything", "--undeclared", "--app", "single")
+
+    assert ran.code == 0, ran.err
 
 
 @pytest.mark.parametrize("command", ["worker", "up"])

@@ -47,6 +47,26 @@ def test_it_takes_over_what_is_said_of_the_task() -> None:
     assert schedule.secret == ("key",)
 
 
+@pytest.mark.parametrize(
+    ("name", "cron"),
+    [
+        ("@hourly", "0 * * * *"),
+        (" @Daily ", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+    ],
+)
+def test_a_name_stands_for_a_cron_expression(name: str, cron: str) -> None:
+    schedule = made(name, zone="Europe/Berlin")
+    assert (schedule.cron, schedule.every, schedule.zone) == (cron, None, "Europe/Berlin")
+
+
+def test_an_unknown_name_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(InvalidOption, match=r"there is no rule '@dayly'; the names are @hourly, @daily"):
+        made("@dayly")
+
+
 @pytest.mark.parametrize("rule", ["90m", timedelta(minutes=90), 5400])
 def test_an_interval_is_a_duration(rule: Any) -> None:
     assert (made(rule).every, made(rule).cron) == (timedelta(minutes=90), None)
@@ -56,7 +76,7 @@ def test_an_interval_is_a_duration(rule: Any) -> None:
     ("changes", "told"),
     [
         ({"rule": "soon"}, "a rule must be a cron expression or an interval"),
-        ({"rule": "@daily"}, "a rule must be a cron expression or an interval"),
+        ({"rule": "@fortnightly"}, "there is no rule"),
         ({"rule": None}, "a rule must be a cron expression or an interval"),
         ({"rule": "0 25 * * *"}, "invalid hour '25'"),
         ({"rule": "500ms"}, "at least 1 s"),

@@ -14,7 +14,8 @@ from ...errors import InvalidOption, Refused
 from ..command import Cli, Commands, on_store, pass_cli
 from ..filters import dead_filter_options, page_options
 from ..operator_actions import TaskAction, action_options, apply_action, reveal_option
-from ..options import duration, number_option, rate, task_id
+from ..options import duration, number_option, rate, task_id_or_prefix
+from ..task_ids import whole_id
 from ..task_tables import dead_columns, failure_columns
 from .tasks import print_task, print_tasks
 
@@ -38,14 +39,14 @@ async def list_dead(cli: Cli, where: Filter, page: Page, reveal: bool) -> None:
 
 
 @dead.command("show")
-@click.argument("id", type=task_id)
+@click.argument("id", type=task_id_or_prefix)
 @reveal_option("Show secret fields of the payload")
 @on_store
 async def show(cli: Cli, id: str, reveal: bool) -> None:
     """Show a dead letter: its payload, last error and attempts."""
-    task = await cli.operator.task(id)
+    task = await cli.operator.task(await whole_id(cli.operator, id))
     if task.state is not State.DEAD:
-        raise Refused(f"task {id} is {task.state}, not dead; see `windlass tasks show {id}`")
+        raise Refused(f"task {task.id} is {task.state}, not dead; see `windlass tasks show {task.id}`")
     await print_task(cli, task, reveal=reveal)
 
 

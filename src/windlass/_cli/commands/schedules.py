@@ -95,8 +95,9 @@ def add(
 ) -> None:
     """Add a schedule that enqueues a task of TYPE by RULE.
 
-    RULE is a quoted cron expression or an interval such as 10m. With --app the payload is checked against the
-    handler's parameters, and the type's queue, attempts and timeout are the defaults.
+    RULE is a quoted cron expression, a name such as @daily, or an interval such as 10m. With --app the
+    payload is checked against the handler's parameters, and the type's queue, attempts and timeout are the
+    defaults.
     """
     options: Any = {key: value for key, value in given.items() if value is not None}
     spec = declared_type(cli, type, undeclared=undeclared)

@@ -13,8 +13,9 @@ from ..._model.task import Task
 from ..command import Cli, Commands, on_store, pass_cli
 from ..filters import filter_options, page_options
 from ..operator_actions import TaskAction, action_options, apply_action, reveal_option, shown_tasks
-from ..options import task_id
+from ..options import task_id_or_prefix
 from ..output import Column
+from ..task_ids import whole_id
 from ..task_tables import attempt_columns, show_task, task_columns
 
 
@@ -34,20 +35,21 @@ async def list_tasks(cli: Cli, where: Filter, page: Page, reveal: bool) -> None:
 
 
 @tasks.command("show")
-@click.argument("id", type=task_id)
+@click.argument("id", type=task_id_or_prefix)
 @reveal_option("Show secret fields of payload and result")
 @on_store
 async def show(cli: Cli, id: str, reveal: bool) -> None:
     """Show a task with its attempts."""
-    await print_task(cli, await cli.operator.task(id), reveal=reveal)
+    task_id = await whole_id(cli.operator, id)
+    await print_task(cli, await cli.operator.task(task_id), reveal=reveal)
 
 
 @tasks.command("attempts")
-@click.argument("id", type=task_id)
+@click.argument("id", type=task_id_or_prefix)
 @on_store
 async def attempts(cli: Cli, id: str) -> None:
     """List the attempts of a task, oldest first."""
-    task = await cli.operator.task(id)
+    task = await cli.operator.task(await whole_id(cli.operator, id))
     made = await cli.operator.attempts(task.id)
     now = await cli.operator.now()
     cli.output.items(made, attempt_columns(now), attempt_document, none="no attempt has ended yet")

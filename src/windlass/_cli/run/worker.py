@@ -115,9 +115,10 @@ def worker(
 ) -> None:
     """Run the tasks of APP and of ready-made handlers.
 
-    APP is module:attribute, as in shop.tasks:app. SIGTERM or Ctrl-C stops claiming and lets running tasks
-    finish; a second signal stops at once. With --workers, a process that dies is replaced. A worker that is
-    recycled takes no more tasks, lets running ones finish, and is replaced or, without --workers, exits.
+    APP is a module, as in shop.tasks, or module:attribute if it has several apps. SIGTERM or Ctrl-C stops
+    claiming and lets running tasks finish; a second signal stops at once. With --workers, a process that dies
+    is replaced. A worker that is recycled takes no more tasks, lets running ones finish, and is replaced or,
+    without --workers, exits.
     """
     if reserve:
         cli.flags["reserve"] = ",".join(reserve)

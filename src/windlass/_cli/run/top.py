@@ -1,0 +1,253 @@
+"""`windlass top`: queues, workers and failures at a glance, again and again."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from ..._documents.queues import QueueDocument, queue_documents
+from ..._documents.tasks import failure_document
+from ..._documents.workers import worker_document
+from ..._model.filter import Failure
+from ..._model.record import Session
+from ..._observe.overview import Overview, read_overview
+from ..._policy.input.quote import counted
+from ..._timers import wait_for_event
+from ...errors import StoreError
+from ..command import Cli, Command, on_store
+from ..options import duration
+from ..output import Column, Styled, stdout, table_rows
+from ..task_tables import failure_columns
+from ..text import ago, one_line, span
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_UNBOUNDED = 1_000_000
+_GAP = 2
+_MAX_FAILURES = 10
+_RATE_OVER = timedelta(minutes=5)
+
+
+class Frame(Struct, frozen=True, kw_only=True):
+    """What is shown at one moment. `ended` has completed and failed runs a minute, by queue."""
+
+    overview: Overview
+    queues: Sequence[QueueDocument]
+    failures: Sequence[Failure]
+    ended: Mapping[str, tuple[float, float]]
+
+    def as_document(self) -> dict[str, Any]:
+        """The JSON document of `--json`."""
+        at = self.overview.at
+        return {
+            "at": at,
+            "queues": self.queues,
+            "workers": [worker_document(one, at) for one in self.overview.workers],
+            "failures": [failure_document(one) for one in self.failures],
+            "per_minute": {
+                queue: {"completed": completed, "failed": failed}
+                for queue, (completed, failed) in sorted(self.ended.items())
+            },
+        }
+
+
+@click.command("top", cls=Command)
+@click.option("--once", is_flag=True, help="Print one frame and exit")
+@click.option(
+    "--interval",
+    type=duration,
+    default="2s",
+    show_default=True,
+    help="Time between frames, at least 0.2s",
+)
+@on_store
+async def top(cli: Cli, once: bool, interval: timedelta) -> None:
+    """Show queues, workers and failures, live.
+
+    Ctrl-C ends it. The busiest queues and workers come first; what does not fit the terminal is left out. In
+    a pipe one frame is printed after the other. With --json, each is one line.
+    """
+    frames = _frames(cli, max(interval.total_seconds(), 0.2), once=once)
+    try:
+        if cli.output.as_json:
+            async for frame in frames:
+                cli.output.document(_known(frame).as_document())
+        elif once or not stdout().is_terminal:
+            async for frame in frames:
+                for line in frame_lines(_known(frame), stdout().width, _UNBOUNDED):
+                    stdout().print(line, soft_wrap=True)
+        else:
+            await _show_live(frames)
+    except asyncio.CancelledError:
+        if once:
+            raise
+
+
+async def _frames(cli: Cli, seconds: float, *, once: bool) -> AsyncIterator[Frame | StoreError]:
+    """Yield a frame again and again, or the error for which there is none."""
+    never = asyncio.Event()
+    while True:
+        try:
+            yield await read_frame(cli)
+        except StoreError as error:
+            if once or not error.transient:
+                raise
+            yield error
+        if once:
+            return
+        await wait_for_event(never, seconds)
+
+
+def _known(frame: Frame | StoreError) -> Frame:
+    if isinstance(frame, StoreError):
+        raise frame
+    return frame
+
+
+async def _show_live(frames: AsyncIterator[Frame | StoreError]) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    console, last = stdout(), [Text("…")]
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        async for frame in frames:
+            if isinstance(frame, StoreError):
+                failed = Text(one_line(f"the store is not available, retrying: {frame}"), "bold red")
+                shown = [failed, *last[1:]]
+            else:
+                shown = last = frame_lines(frame, console.width, console.height)
+            shown[0].truncate(console.width, overflow="ellipsis")
+            live.update(Group(*shown[: console.height]), refresh=True)
+
+
+async def read_frame(cli: Cli) -> Frame:
+    """Read what is shown now."""
+    overview = await read_overview(cli.app.store)
+    minutes = _RATE_OVER.total_seconds() / 60
+    completed: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for row in (await cli.operator.history(_RATE_OVER)).totals(1):
+        completed[row.queue] += row.total.completed
+        failed[row.queue] += row.total.failed
+    return Frame(
+        overview=overview,
+        queues=queue_documents(overview, overview.settings),
+        failures=await cli.operator.failures(limit=_MAX_FAILURES),
+        ended={
+            queue: (round(completed[queue] / minutes, 1), round(failed[queue] / minutes, 1))
+            for queue in {*completed, *failed}
+        },
+    )
+
+
+def frame_lines(frame: Frame, width: int, height: int) -> "list[Text]":
+    """Return the lines of a frame for a terminal of this size."""
+    from rich.text import Text
+
+    tables = _tables(frame, width)
+    lines = _summary(frame, width)
+    room = height - len(lines)
+    for left, (title, rows) in zip(range(len(tables), 0, -1), tables, strict=True):
+        # The room is shared evenly; what one table does not need is left to the next.
+        most = max(room // left - 2, 2)
+        shown = rows if len(rows) <= most else rows[: most - 1]
+        lines += [[], [(title, "bold cyan")], *shown]
+        if len(shown) < len(rows):
+            lines.append([(f"… {len(rows) - len(shown):,} more", "dim")])
+        room = height - len(lines)
+    between = Text(" " * _GAP)
+    shown = [between.join(Text(text, style) for text, style in line) for line in lines]
+    for line in shown:
+        line.truncate(width, overflow="ellipsis")
+    return shown
+
+
+def _summary(frame: Frame, width: int) -> list[list[Styled]]:
+    """Return the lines above the tables: what counts for the whole store."""
+    from rich.cells import cell_len
+
+    overview = frame.overview
+    totals: Counter[str] = Counter()
+    for queue in frame.queues:
+        totals.update(queue.counts)
+    raised = sorted(name for name, is_raised in overview.alerts.items() if is_raised)
+    parts: list[Styled] = [(f"{overview.at:%H:%M:%S} UTC", "dim")]
+    parts += [(counted(len(overview.workers), "worker"), ""), (f"{overview.busy}/{overview.slots} busy", "")]
+    parts += [(f"{totals[state]:,} {state}", "") for state in ("ready", "running", "scheduled")]
+    parts += [(f"{totals['dead']:,} dead", "red" if totals["dead"] else "dim")]
+    parts += [] if overview.keeper else [("no keeper", "bold red")]
+    parts += [(f"alert {one_line(name)}", "bold red") for name in raised]
+    lines: list[list[Styled]] = [[]]
+    for part in parts:
+        if lines[-1] and sum(cell_len(text) + _GAP for text, _ in [*lines[-1], part]) - _GAP > width:
+            lines.append([])
+        lines[-1].append(part)
+    return lines
+
+
+def _tables(frame: Frame, width: int) -> list[tuple[str, list[list[Styled]]]]:
+    """Return the tables that have rows, with their titles; the first row is the head."""
+    queues = sorted(frame.queues, key=lambda one: (-one.counts["ready"], -one.counts["running"], one.queue))
+    workers = sorted(frame.overview.workers, key=lambda one: (-one.worker.busy, one.worker.name))
+    tables = (
+        ("queues", table_rows(queues, _queue_columns(frame), width)),
+        ("workers", table_rows(workers, _worker_columns(frame), width)),
+        ("failures", table_rows(frame.failures, failure_columns(frame.overview.at), width)),
+    )
+    return [(title, rows) for title, rows in tables if len(rows) > 1]
+
+
+def _queue_columns(frame: Frame) -> Sequence[Column[QueueDocument]]:
+    def ended(index: int, style: str) -> Any:
+        def cell(queue: QueueDocument) -> Styled:
+            number = frame.ended.get(queue.queue, (0.0, 0.0))[index]
+            return f"{number:,.0f}" if number >= 10 else f"{number:g}", style if number else "dim"
+
+        return cell
+
+    return (
+        Column("queue", lambda one: one.queue, elastic=True),
+        Column("ready", lambda one: _number(one, "ready"), right=True),
+        Column("running", lambda one: _number(one, "running", "cyan"), right=True),
+        Column("oldest", lambda one: span(one.oldest_ready) if one.oldest_ready else "", right=True),
+        Column("done/min", ended(0, "green"), right=True),
+        Column("failed/min", ended(1, "red"), right=True),
+        Column("dead", lambda one: _number(one, "dead", "red"), right=True),
+        Column("state", _state, optional=True),
+        Column("scheduled", lambda one: _number(one, "scheduled"), right=True, optional=True),
+        Column("waiting", lambda one: _number(one, "waiting"), right=True, optional=True),
+    )
+
+
+def _number(queue: QueueDocument, state: Any, style: str = "") -> Styled:
+    number = queue.counts[state]
+    return f"{'' if queue.exact else '~'}{number:,}", style if number else "dim"
+
+
+def _state(queue: QueueDocument) -> Styled:
+    if queue.paused:
+        return "paused", "yellow"
+    if queue.closed_until is not None:
+        return "closed", "yellow"
+    return ("", "") if queue.workers or not queue.counts["ready"] else ("no worker", "bold red")
+
+
+def _worker_columns(frame: Frame) -> Sequence[Column[Session]]:
+    now = frame.overview.at
+    return (
+        Column("worker", lambda one: one.worker.name, elastic=True, keeps_end=True),
+        Column("busy", lambda one: f"{one.worker.busy}/{one.worker.slots}", right=True),
+        Column("heartbeat", lambda one: ago(one.beat_at, now)),
+        Column("started", lambda one: ago(one.started_at, now), optional=True),
+        Column(
+            "queues",
+            lambda one: "all" if one.worker.all_queues else ", ".join(one.worker.queues),
+            elastic=True,
+        ),
+    )

@@ -27,9 +27,19 @@ def __getattr__(name: str) -> Any:
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with _lock:
+        _set_up()
         if "app" not in globals():
             from .django_app import DjangoApp  # noqa: PLC0415 - Django imports this module before it is set up
             from .settings import read_settings  # noqa: PLC0415
 
             globals()["app"] = DjangoApp(read_settings())
     return globals()["app"]
+
+
+def _set_up() -> None:
+    """Set up Django, unless it is or is being; manage.py does not start the processes of --workers."""
+    import django  # noqa: PLC0415
+    from django.apps import apps  # noqa: PLC0415
+
+    if not apps.ready and not apps.loading:
+        django.setup()

@@ -144,7 +144,10 @@ def _wrapped(row: list[Styled], width: int) -> list[list[Styled]]:
 
 
 def _fit(rows: list[list[Styled]], columns: Sequence[Column[Any]], width: int) -> list[int]:
-    """The width of each column, 0 to drop it. A column that is neither elastic nor optional is never cut."""
+    """The width of each column, 0 to drop it. A column that is neither elastic nor optional is never cut.
+
+    In a terminal that is too narrow even so, the last columns are dropped; the first two are always shown.
+    """
     from rich.cells import cell_len
 
     widths = [
@@ -164,6 +167,9 @@ def _fit(rows: list[list[Styled]], columns: Sequence[Column[Any]], width: int) -
         if index < 0:
             break
         widths[index] -= max(1, min(excess, widths[index] - _MIN_WIDTH) // 2)
+    for index in reversed(range(2, len(widths))):
+        if _total(widths) > width and not columns[index].wraps:
+            widths[index] = 0
     return widths
 
 

@@ -16,6 +16,7 @@ Start = Callable[..., subprocess.Popen[str]]
 FILES = {"tasks.py", "test_tasks.py", "windlass.toml", "README.md", ".gitignore"}
 
 
+@pytest.mark.full
 @pytest.mark.system
 def test_the_project_runs_and_its_tests_pass(run: Run, start: Start, folder: Path) -> None:
     made = run("init", "shop_project")

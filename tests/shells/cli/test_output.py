@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import termios
@@ -50,6 +51,23 @@ def test_a_table_fits_the_terminal_and_keeps_ids_whole(start: Start, dead: Calla
         assert "\x1b" not in text
     assert "error" not in plain
     assert "error" in wide
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    "command", [("tasks", "list"), ("dead", "list"), ("queues", "list"), ("dead", "failures")]
+)
+def test_a_table_fits_50_columns(
+    start: Start, dead: Callable[..., list[str]], command: tuple[str, str]
+) -> None:
+    dead("a long story about what went wrong " * 5)
+
+    shown = in_terminal(start, *command, columns=50)
+    head, *rows = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+
+    assert rows
+    assert max(map(cell_len, [head, *rows])) <= 50
+    assert len(head.split()) > 1
 
 
 @pytest.mark.system

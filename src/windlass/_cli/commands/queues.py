@@ -278,7 +278,7 @@ def _count_column(state: State) -> Column[Any]:
         number = one.counts[state.value]  # type: ignore[index]  # the states of COUNTED
         return f"{'' if one.exact else '~'}{number:,}", style if number else "dim"
 
-    return Column(str(state), cell, right=True)
+    return Column(str(state), cell, right=True, optional=state in (State.WAITING, State.SCHEDULED))
 
 
 _COLUMNS = (

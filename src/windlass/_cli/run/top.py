@@ -162,10 +162,10 @@ def frame_lines(frame: Frame, width: int, height: int) -> "list[Text]":
             lines.append([(f"… {len(rows) - len(shown):,} more", "dim")])
         room = height - len(lines)
     between = Text(" " * _GAP)
-    shown = [between.join(Text(text, style) for text, style in line) for line in lines]
-    for line in shown:
-        line.truncate(width, overflow="ellipsis")
-    return shown
+    texts = [between.join(Text(text, style) for text, style in line) for line in lines]
+    for text in texts:
+        text.truncate(width, overflow="ellipsis")
+    return texts
 
 
 def _summary(frame: Frame, width: int) -> list[list[Styled]]:
@@ -215,9 +215,14 @@ def _queue_columns(frame: Frame) -> Sequence[Column[QueueDocument]]:
         Column("queue", lambda one: one.queue, elastic=True),
         Column("ready", lambda one: _number(one, "ready"), right=True),
         Column("running", lambda one: _number(one, "running", "cyan"), right=True),
-        Column("oldest", lambda one: span(one.oldest_ready) if one.oldest_ready else "", right=True),
+        Column(
+            "oldest",
+            lambda one: span(one.oldest_ready) if one.oldest_ready else "",
+            right=True,
+            optional=True,
+        ),
         Column("done/min", ended(0, "green"), right=True),
-        Column("failed/min", ended(1, "red"), right=True),
+        Column("failed/min", ended(1, "red"), right=True, optional=True),
         Column("dead", lambda one: _number(one, "dead", "red"), right=True),
         Column("state", _state, optional=True),
         Column("scheduled", lambda one: _number(one, "scheduled"), right=True, optional=True),

@@ -17,9 +17,10 @@ from .exit_codes import MEANINGS, guarded
 from .output import escape_unencodable
 
 _MODULES = {
-    **dict.fromkeys(("archive", "dashboard", "keeper", "serve", "top", "up", "worker"), "run"),
-    **dict.fromkeys(("check", "encryption", "migrate", "prune"), "upkeep"),
-    **dict.fromkeys(("alerts", "audit", "dead", "endpoints", "enqueue", "export", "history"), "commands"),
+    **dict.fromkeys(("archive", "dashboard", "keeper", "serve", "top", "up"), "run"),
+    "worker": "worker",
+    **dict.fromkeys(("check", "encryption", "export", "migrate", "prune"), "upkeep"),
+    **dict.fromkeys(("alerts", "audit", "dead", "endpoints", "enqueue", "history"), "commands"),
     **dict.fromkeys(
         ("init", "keys", "limits", "queues", "quotas", "schedules", "tasks", "types", "workers"), "commands"
     ),

@@ -13,7 +13,7 @@ from time import monotonic
 import pytest
 
 from tests.loops.workers import block, eventually
-from windlass._cli.run.health import Health, serve_pages
+from windlass._cli.worker.health import Health, serve_pages
 from windlass.errors import Refused
 
 from .conftest import Run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass._cli.run.recycle import Recycling, memory_in_use
+from windlass._cli.worker.recycle import Recycling, memory_in_use
 
 from .conftest import Run
 

@@ -1,1 +1,1 @@
-"""Commands that run until they are stopped (worker, keeper, serve, up), and what they archive."""
+"""Commands that run until they are stopped (keeper, serve, up, top), and what they archive."""

@@ -9,11 +9,11 @@ import click
 from ..._worker.process import stopped_by_signals
 from ..command import Cli, Command, pass_cli
 from ..target import require_types
+from ..worker.worker import app_argument, slots_option, worker_settings
 from .archive import archive_option
 from .handlers import handlers_option, include_handlers
 from .logs import log_options, set_up_logging
 from .serve import dashboard_options, http_options, http_server, no_dashboard_option
-from .worker import app_argument, slots_option, worker_settings
 
 logger = logging.getLogger("windlass.up")
 

@@ -19,8 +19,8 @@ from ..._worker.settings import WorkerSettings
 from ...errors import InvalidOption
 from ..command import Cli
 from .health import LIVE_SECONDS, Health, serve_health
+from .process import COMMAND, WorkerProcessSettings
 from .reload import source_folders, watch_sources
-from .worker_process import COMMAND, WorkerProcessSettings
 
 if TYPE_CHECKING:
     from ..._observe.metrics import Metrics

@@ -1,4 +1,4 @@
-"""One of the processes of `windlass worker --workers`: `python -m windlass._cli.run.worker_process`."""
+"""One of the processes of `windlass worker --workers`: `python -m windlass._cli.worker.process`."""
 
 import asyncio
 import logging
@@ -13,13 +13,13 @@ from ..._supervisor.control import Control
 from ..._worker.process import run_process, stopped_by_signals
 from ..command import Cli
 from ..exit_codes import guarded
-from .logs import ProcessFilter, set_up_logging
+from ..run.logs import ProcessFilter, set_up_logging
 from .recycle import recycling
 from .worker import new_worker
 
 logger = logging.getLogger("windlass.worker")
 
-COMMAND = (sys.executable, "-m", "windlass._cli.run.worker_process")
+COMMAND = (sys.executable, "-m", "windlass._cli.worker.process")
 
 _ORPHAN_SECONDS = 10.0  # beyond the grace: to settle, to close, or to be cut
 

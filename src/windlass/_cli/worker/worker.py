@@ -17,11 +17,11 @@ from ...config import Settings
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli, setting_option
 from ..options import duration, option_text, size
+from ..run.archive import archive_option
+from ..run.handlers import handlers_option, include_handlers
+from ..run.logs import log_options, set_up_logging
 from ..target import require_types
-from .archive import archive_option
-from .handlers import handlers_option, include_handlers
 from .health import LIVE_SECONDS, Health, serve_health
-from .logs import log_options, set_up_logging
 from .recycle import recycling
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def worker(
     if settings.workers is None and not reload:
         _run_alone(cli, made)
         return
-    from .worker_supervisor import supervise_workers
+    from .supervise import supervise_workers
 
     supervise_workers(cli, made.settings, settings.workers or 1, reload=reload)
 

@@ -1,0 +1,1 @@
+"""`windlass worker`: one worker, or several supervised ones; recycling, probes and reload."""

@@ -65,7 +65,12 @@ class Runner:
         self._with_secrets = with_secrets
         self._loop = asyncio.get_running_loop()
         self._threads = Threads(self._loop)
+        self._has_children = True
         self._processes = Processes(settings.processes, has_lifespans=hooks.has_lifespans)
+
+    def use_threads(self, threads: Threads | None, *, has_children: bool) -> None:
+        """Run blocking handlers in these (None: its own), without children also `process=True` ones."""
+        self._threads, self._has_children = threads or self._threads, has_children
 
     async def close(self, seconds: float) -> None:
         """End idle threads, child processes within this time, and the calls of error hooks."""
@@ -134,7 +139,7 @@ class Runner:
         if not self._hooks.arounds:
             return await self._handle(run, payload, None)
         context = self._context(run)
-        if not run.spec.process:
+        if not (run.spec.process and self._has_children):
             run.start()
         run.interrupt = run.slot.cancel
         handle = partial(self._handle, run, payload, context)
@@ -147,7 +152,7 @@ class Runner:
     async def _handle(self, run: Run, payload: bytes, context: Context[Any] | None) -> Outcome:
         """Run the handler where it belongs. `context`: of the arounds, which have started the time limit."""
         spec = run.spec
-        if spec.process:
+        if spec.process and self._has_children:
             return await self._processes.run(run, payload)
         try:
             arguments = spec.signature.arguments(payload)

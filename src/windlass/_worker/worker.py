@@ -102,6 +102,7 @@ class Worker:
         self._stop_by = 0.0  # the end of the grace, once it stops
         self.outage = Outage()  # what all loops of this worker know of the store
         self.ran = 0
+        self.adapt_runner: Callable[[Runner], object] = lambda _: None  # a test's
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -134,9 +135,9 @@ class Worker:
         with stopped_by_signals(loop, self.stop) if signals else contextlib.nullcontext():
             self._heartbeat = HeartbeatThread(self._store, self)
             if await self._until_open():
-                drop, hooks, lifespans = self.held.drop, self._hooks, self._lifespans
-                runner = Runner(self._store, self._with_secrets, self.settings, drop, hooks, lifespans)
-                self._runner = runner
+                around = self.held.drop, self._hooks, self._lifespans
+                runner = self._runner = Runner(self._store, self._with_secrets, self.settings, *around)
+                self.adapt_runner(runner)
                 self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._heartbeat.report)
                 self._exchange = Exchange(self._store, self)
                 await self._serve(ready)

@@ -33,7 +33,7 @@ async def process_state(_: App) -> AsyncIterator[State]:
     if in_child and "fails" in os.environ["HOOKED_MODE"]:
         raise ConnectionError("no database")
     if in_child and "slow" in os.environ["HOOKED_MODE"]:
-        threading.Event().wait(1.5)  # longer than the task's timeout
+        threading.Event().wait(3.5)  # longer than the timeout of `limited`
     log("enter")
     yield State(os.getpid(), asyncio.get_running_loop())
     log("leave")
@@ -63,7 +63,12 @@ def open_pid(ctx: Context[State]) -> Iterator[int]:
     log("close")
 
 
-@app.task(process=True, timeout=1.2, max_attempts=1)
+@app.task(process=True, timeout=3, max_attempts=1)
+def limited() -> None:
+    log("run")
+
+
+@app.task(process=True, max_attempts=1)
 def in_main_thread(ctx: Context[State] = INJECTED) -> list[int]:
     log("run")
     return [ctx.state.pid, os.getpid()]

@@ -345,11 +345,12 @@ async def test_a_child_process_has_lifespans_of_its_own_once_for_all_its_tasks(l
     assert lines(log)[-1] == "leave"
 
 
+@pytest.mark.full
 async def test_the_start_in_a_child_does_not_count_for_the_timeout(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOKED_MODE", "slow")
-    handle = await hooked_tasks.in_main_thread.aenqueue()
+    handle = await hooked_tasks.limited.aenqueue()
     await drained(hooked_tasks.app, processes=1)
 
     assert (await handle.wait(timeout=LATE)).state is State.COMPLETED

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.process import free_port
+
 from .conftest import Run
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -232,3 +234,69 @@ def test_queues_and_all_queues_exclude_each_other(run: Run) -> None:
 
     assert ran.code == 2
     assert "--queue and --all-queues exclude each other" in ran.err
+
+
+SPANNED = """
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from windlass import App
+
+app = App("sqlite:///shop.db")
+
+
+@app.lifespan
+async def database(_: App) -> AsyncIterator[None]:
+    if Path("down").exists():
+        raise ConnectionError("the database is down")
+    yield
+    Path("left").write_text(Path("ended").read_text())
+
+
+@app.task
+async def work() -> None:
+    Path("started").touch()
+    while not Path("stopping").exists():
+        await asyncio.sleep(0.01)
+    Path("ended").write_text("the handler has ended")
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("command", ["worker", pytest.param("up", marks=pytest.mark.full)])
+def test_a_lifespan_that_fails_at_start_ends_the_command_with_its_name(
+    start: Start, folder: Path, command: str
+) -> None:
+    (folder / "spanned.py").write_text(SPANNED)
+    (folder / "down").touch()
+    worker = start(command, "spanned:app", *(["--port", str(free_port())] if command == "up" else []))
+    _, err = worker.communicate(timeout=60)
+
+    assert worker.returncode == 1
+    assert "error[lifespan-failed]: the lifespan spanned.database failed at start: ConnectionError" in (
+        err.replace("\n", " ")
+    )
+    assert 'spanned.py", line ' in err
+
+
+@pytest.mark.system
+def test_a_signal_lets_the_handler_end_and_then_leaves_the_lifespan(
+    run: Run, start: Start, folder: Path
+) -> None:
+    (folder / "spanned.py").write_text(SPANNED)
+    assert run("enqueue", "spanned.work", "--app", "spanned:app").code == 0
+    worker = start("worker", "spanned:app", "--log-format", "json", "--log-level", "debug")
+    assert worker.stderr is not None
+    lines = [json.loads(worker.stderr.readline())]
+    while lines[-1].get("event") != "claimed":
+        lines.append(json.loads(worker.stderr.readline()))
+    worker.send_signal(signal.SIGTERM)
+    while "stopping" not in lines[-1]["message"]:
+        lines.append(json.loads(worker.stderr.readline()))
+    (folder / "stopping").touch()
+    worker.communicate(timeout=60)
+
+    assert worker.returncode == 0
+    assert (folder / "left").read_text() == "the handler has ended"
+    assert '"completed"' in run("tasks", "list", "--json", "--app", "spanned:app").out

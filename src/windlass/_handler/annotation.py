@@ -112,12 +112,7 @@ def _fields(kind: type) -> list[tuple[str, Any]]:
         ]
     try:
         return [*get_type_hints(kind, include_extras=True).items()]
-    except (
-        NameError,
-        TypeError,
-        AttributeError,
-        SyntaxError,
-    ):  # reported, if it matters, when the type is used
+    except (NameError, TypeError, AttributeError, SyntaxError):  # reported when the type is used
         return []
 
 

@@ -19,6 +19,12 @@ def ship(order_id: int) -> None:
     send_mail("Your order", f"We have shipped your {order.item}.", None, [order.email])
 
 
+@app.task(process=True, timeout=60)
+def draw_label(order_id: int) -> str:
+    """Draw the label of a parcel, in a process of its own: it may crash, and it can be killed."""
+    return f"To {Order.objects.get(pk=order_id).email}"
+
+
 @app.task(schedule="0 3 * * *")
 async def count_open_orders(ctx: Context) -> int:
     """Count the orders that have not been shipped."""

@@ -64,7 +64,9 @@ def main() -> None:
             if message.script is not None:
                 programs["__main__"] = module = ModuleType(SCRIPT_NAME)
                 vars(module).update(runpy.run_path(message.script, run_name=SCRIPT_NAME))
-                logs.restore_levels()
+            for name in message.imports:
+                importlib.import_module(name)
+            logs.restore_levels()
         else:
             outcome = _run(message, programs, outbound, logs, loop)
             logs.flush()

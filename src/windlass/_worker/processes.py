@@ -26,11 +26,15 @@ _HEADER = 4
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag="hello"):
-    """How to find the program: the import path and, if it is a script, its file. And levels of loggers."""
+    """How to find the program: the import path and, if it is a script, its file. And levels of loggers.
+
+    `imports`: modules to import before those of handlers.
+    """
 
     path: tuple[str, ...]
     script: str | None
     levels: dict[str, int]
+    imports: tuple[str, ...] = ()
 
 
 class RunRequest(Struct, frozen=True, kw_only=True, tag="run"):
@@ -170,7 +174,7 @@ class _Child:
         logs.start()
         child = cls(process, logs, has_lifespans=has_lifespans)
         try:
-            await child._send(Hello(path=tuple(sys.path), script=_script(), levels=levels()))
+            await child._send(_hello())
         except BaseException:
             await child.end()
             raise
@@ -243,6 +247,14 @@ class _Child:
             with suppress(ValueError):
                 return f"the child process was killed by {signal.Signals(-code).name}"
         return f"the child process exited with status {code}"
+
+
+child_imports: list[str] = []
+"""Modules that child processes import first, to set up a framework."""
+
+
+def _hello() -> Hello:
+    return Hello(path=tuple(sys.path), script=_script(), levels=levels(), imports=tuple(child_imports))
 
 
 def is_child() -> bool:

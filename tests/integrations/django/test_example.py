@@ -26,6 +26,7 @@ from django.test import Client
 for n in range({count}):
     Client().post("/orders/", {{"item": f"rope {{n}}", "email": "ada@example.org"}})
 """
+LABEL = "from shop.tasks import draw_label; print(draw_label.enqueue(order_id=1).result(timeout=40))"
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -83,6 +84,9 @@ def test_its_worker_survives_a_restart_of_the_database(tmp_path: Path) -> None:
         with worker(env, tmp_path / "worker.log"):
             manage(env, "shell", "-c", PLACE.format(count=20))
             asyncio.run(eventually(lambda: shipped(server) == 20, within=40))
+
+            label = manage(env, "shell", "-c", LABEL)
+            assert "To ada@example.org" in label
 
             server.restart()
             manage(env, "shell", "-c", PLACE.format(count=20))

@@ -3,13 +3,17 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.core.checks import register
 from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 
 from ..._policy.input.quote import counted
 from ..._store.protocol import Phase
+from ..._worker.processes import child_imports
 from . import checks
+
+_CHILD_SETUP = "windlass.integrations.django.child_setup"
 
 
 class WindlassConfig(AppConfig):
@@ -26,6 +30,8 @@ class WindlassConfig(AppConfig):
         register(checks.check_databases)
         connection_created.connect(_follow, dispatch_uid="windlass")
         post_migrate.connect(_migrate, sender=self, dispatch_uid="windlass")
+        if settings.SETTINGS_MODULE and _CHILD_SETUP not in child_imports:  # else a child cannot know them
+            child_imports.append(_CHILD_SETUP)
         app.discover()
 
 

@@ -67,6 +67,8 @@ async def _resolve(request: Request) -> Access | None:
 
 def _scope(request: HttpRequest, path: str) -> dict[str, Any]:
     """Return the ASGI scope of a request, with the prefix of these URLs as its root."""
+    host = request.get_host()  # as Django sees it, behind proxies
+    headers = {**request.headers, "Host": host}
     raw = getattr(request, "scope", {}).get("raw_path") or quote(request.path).encode()
     return {
         "type": "http",
@@ -78,11 +80,9 @@ def _scope(request: HttpRequest, path: str) -> dict[str, Any]:
         "raw_path": raw,
         "root_path": request.path.removesuffix(path).rstrip("/"),
         "query_string": request.META.get("QUERY_STRING", "").encode("latin-1"),
-        "headers": [
-            (name.lower().encode(), value.encode("latin-1")) for name, value in request.headers.items()
-        ],
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
         "client": (request.META.get("REMOTE_ADDR") or "127.0.0.1", 0),
-        "server": (request.get_host().rpartition(":")[0] or request.get_host(), int(request.get_port())),
+        "server": (host.rpartition(":")[0] or host, int(request.get_port())),
     }
 
 

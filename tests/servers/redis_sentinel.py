@@ -26,7 +26,7 @@ class Sentinel:
         self._process: Process | None = None
 
     @classmethod
-    def start(cls, folder: Path, primary: Redis) -> Self:
+    def start(cls, folder: Path, primary: Redis, *, password: str = "") -> Self:
         """A new one that answers."""
         sentinel = cls(folder, primary)
         settings = sentinel.home / "sentinel.conf"
@@ -34,7 +34,7 @@ class Sentinel:
             f"port {sentinel.port}\nbind 127.0.0.1\ndir {sentinel.home}\n"
             f"sentinel monitor {SERVICE} 127.0.0.1 {primary.port} 1\n"
             f"sentinel down-after-milliseconds {SERVICE} {DOWN_MS}\n"
-            f"sentinel failover-timeout {SERVICE} 5000\n"
+            f"sentinel failover-timeout {SERVICE} 5000\n" + (f"requirepass {password}\n" if password else "")
         )
         give(settings)
         command = [str(primary.binary), str(settings), "--sentinel"]
@@ -63,6 +63,6 @@ class Sentinel:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(b"PING\r\n")
-                return connection.recv(64).startswith(b"+PONG")
+                return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
         except OSError:
             return False

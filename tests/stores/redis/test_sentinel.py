@@ -55,12 +55,32 @@ async def survives(url: str, primary: Redis) -> None:
         await one.close()
 
 
+async def test_a_sentinel_can_have_a_password_of_its_own(tmp_path: Path) -> None:
+    with Redis.start(tmp_path) as primary, Sentinel.start(tmp_path, primary, password="s/cret") as sentinel:
+        denied = RedisStore.from_url(sentinel.url)
+        with pytest.raises(StoreUnavailable, match="no server knows the primary of 'shop'"):
+            await denied.open()
+        await denied.close()
+
+        store = RedisStore.from_url(f"{sentinel.url}?sentinel_password=s%2Fcret")
+        await store.open()
+        await store.enqueue(some_tasks(2))
+        assert len(await all_tasks(store)) == 2
+        await store.close()
+        assert "s/cret" not in store.address.display
+
+
 async def test_without_a_sentinel_the_store_is_unavailable() -> None:
     store = RedisStore.from_url(f"redis+sentinel://127.0.0.1:1/{SERVICE}")
 
     with pytest.raises(StoreUnavailable, match="no server knows the primary of 'shop'"):
         await store.open()
     await store.close()
+
+
+def test_a_password_for_sentinels_is_refused_without_sentinels() -> None:
+    with pytest.raises(InvalidOption, match="unknown option 'sentinel_password'"):
+        RedisStore.from_url("redis://127.0.0.1:6379?sentinel_password=x")
 
 
 def test_a_url_must_name_the_primary() -> None:

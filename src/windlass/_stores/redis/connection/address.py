@@ -14,6 +14,7 @@ DEFAULT_NAME = "windlass"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 _PORTS = {"sentinel": 26379}
 _OPTIONS = ("name", "connections", "durability", "replicas")
+_SENTINEL_OPTIONS = (*_OPTIONS, "sentinel_user", "sentinel_password")
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -26,6 +27,8 @@ class Address(Struct, frozen=True, kw_only=True):
     password: str | None = None
     database: int = 0
     service: str = ""  # of Sentinel: the name of the primary
+    sentinel_user: str | None = None
+    sentinel_password: str | None = None
     name: str = DEFAULT_NAME  # of the store: several may share a server
     connections: int = 16  # that a process opens at most for each event loop; and one more to listen
     durability: Durability | None = None  # what the store must at least promise
@@ -58,7 +61,7 @@ def parse(url: str) -> Address:
                 user=unquote(user) or None,
                 password=unquote(password) or None,
                 **_place(kind, path),
-                **_options(parts.query),
+                **_options(kind, parts.query),
             )
     raise InvalidOption(
         "the store's URL is not valid: use redis://user:password@host:port/0, and write "
@@ -80,12 +83,14 @@ def _place(kind: str, path: str) -> dict[str, Any]:
     return {"database": int(path or 0)}
 
 
-def _options(query: str) -> dict[str, Any]:
+def _options(kind: str, query: str) -> dict[str, Any]:
     given = dict(parse_qsl(query, keep_blank_values=True))
+    known = _SENTINEL_OPTIONS if kind == "sentinel" else _OPTIONS
     for option in given:
-        if option not in _OPTIONS:
-            known = ", ".join(_OPTIONS)
-            raise InvalidOption(f"unknown option {option[:40]!r} in the store's URL; known: {known}")
+        if option not in known:
+            raise InvalidOption(
+                f"unknown option {option[:40]!r} in the store's URL; known: {', '.join(known)}"
+            )
     name, durability = given.get("name", DEFAULT_NAME), given.get("durability")
     if not _NAME.fullmatch(name):
         raise InvalidOption(
@@ -98,6 +103,8 @@ def _options(query: str) -> dict[str, Any]:
         "connections": _number("connections", given.get("connections", "16"), 1, 1000),
         "durability": None if durability is None else Durability(durability),
         "replicas": _number("replicas", given.get("replicas", "0"), 0, 10),
+        "sentinel_user": given.get("sentinel_user") or None,
+        "sentinel_password": given.get("sentinel_password") or None,
     }
 
 

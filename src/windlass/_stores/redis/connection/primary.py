@@ -45,7 +45,7 @@ class Primary:
     async def _ask(self, place: Place) -> Place | None:
         address = self._address
         if address.kind == "sentinel":
-            address = replace(address, user=None, password=None)
+            address = replace(address, user=address.sentinel_user, password=address.sentinel_password)
         link = await Link.open(address, *place)
         try:
             if address.kind == "cluster":

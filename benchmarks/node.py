@@ -1,4 +1,4 @@
-"""graphile-worker, a Node program: installed from its lock file into our virtual environment on first use."""
+"""Peers that are Node programs: installed from their lock files into our virtual environment on first use."""
 
 import hashlib
 import json
@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.processes import ROOT, RunFailed
 
-SOURCE = ROOT / "benchmarks" / "runs" / "on_graphile"
-INSTALL = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+# Not `npm ci`, which wants the optional packages of every platform in the lock file.
+INSTALL = ("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
 def is_able() -> bool:
@@ -19,29 +20,42 @@ def is_able() -> bool:
     return all(shutil.which(program) for program in ("node", "npm"))
 
 
-def program() -> tuple[str, ...]:
-    """Return the command of its side, installing it if needed. Raises RunFailed if npm fails."""
-    home = _home()
-    if not (home / "node_modules").exists():
-        unfinished = home.with_name(f"{home.name}-{os.getpid()}")
-        shutil.copytree(SOURCE, unfinished)
-        done = subprocess.run(INSTALL, cwd=unfinished, capture_output=True, text=True, check=False)
-        if done.returncode:
-            shutil.rmtree(unfinished)
-            raise RunFailed(f"npm cannot install graphile-worker; --without it goes on:\n{done.stderr}")
-        shutil.rmtree(home, ignore_errors=True)
-        unfinished.rename(home)
-    shutil.copy(SOURCE / "main.mjs", home)
-    return "node", str(home / "main.mjs")
+@dataclass(frozen=True)
+class NodePeer:
+    """A package of npm, and the folder of `benchmarks/runs` with its side and its lock file."""
+
+    package: str
+    folder: str
+
+    def program(self) -> tuple[str, ...]:
+        """Return the command of its side, installing it if needed. Raises RunFailed if npm fails."""
+        if not (self._home / "node_modules").exists():
+            unfinished = self._home.with_name(f"{self._home.name}-{os.getpid()}")
+            shutil.copytree(self._source, unfinished)
+            done = subprocess.run(INSTALL, cwd=unfinished, capture_output=True, text=True, check=False)
+            if done.returncode:
+                shutil.rmtree(unfinished)
+                raise RunFailed(f"npm cannot install {self.package}; --without it goes on:\n{done.stderr}")
+            shutil.rmtree(self._home, ignore_errors=True)
+            unfinished.rename(self._home)
+        shutil.copy(self._source / "main.mjs", self._home)
+        return "node", str(self._home / "main.mjs")
+
+    def version(self) -> str:
+        """Return its version and that of Node."""
+        node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+        package = self._home / "node_modules" / self.package / "package.json"
+        return f"{json.loads(package.read_text())['version']}, node {node.strip()}"
+
+    @property
+    def _source(self) -> Path:
+        return ROOT / "benchmarks" / "runs" / self.folder
+
+    @property
+    def _home(self) -> Path:
+        lock = (self._source / "package-lock.json").read_bytes()
+        return Path(sys.prefix) / f"{self.package}-{hashlib.sha256(lock).hexdigest()[:12]}"
 
 
-def version() -> str:
-    """Return its version and that of Node."""
-    node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    package = _home() / "node_modules" / "graphile-worker" / "package.json"
-    return f"{json.loads(package.read_text())['version']}, node {node}"
-
-
-def _home() -> Path:
-    lock = (SOURCE / "package-lock.json").read_bytes()
-    return Path(sys.prefix) / f"graphile-{hashlib.sha256(lock).hexdigest()[:12]}"
+GRAPHILE = NodePeer("graphile-worker", "on_graphile")
+BULLMQ = NodePeer("bullmq", "on_bullmq")

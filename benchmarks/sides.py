@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks import graphile
+from benchmarks import node
 from benchmarks.processes import Program
 from windlass import App, Filter, State
 
@@ -93,16 +93,16 @@ def able(left_out: Collection[str], say: Callable[[str], None]) -> list[Side]:
     found = [side for side in SIDES if side.who not in left_out]
     if GRAPHILE not in found:
         return found
-    if not graphile.is_able():
+    if not node.is_able():
         say("graphile-worker is left out: it needs node and npm, which are not here")
         return [side for side in found if side is not GRAPHILE]
-    return [replace(side, program=graphile.program()) if side is GRAPHILE else side for side in found]
+    return [replace(side, program=node.GRAPHILE.program()) if side is GRAPHILE else side for side in found]
 
 
 def versions(sides: Sequence[Side]) -> dict[str, str]:
     """Return the peers' versions, for the head of the report."""
     return {
-        side.who: graphile.version() if side.who == GRAPHILE.who else version(side.who)
+        side.who: node.GRAPHILE.version() if side.who == GRAPHILE.who else version(side.who)
         for side in sides
         if side is not WINDLASS
     }

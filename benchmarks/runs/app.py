@@ -17,6 +17,11 @@ async def note(n: int) -> None:
 
 
 @app.task
+async def keep(n: int, text: str) -> None:
+    """Take space: `text` is of any length."""
+
+
+@app.task
 def note_in_thread(n: int) -> None:
     """Run in a thread."""
     seen.append(n)

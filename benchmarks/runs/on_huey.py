@@ -25,7 +25,7 @@ wanted = 0
 
 
 @huey.task()
-def note(n: int) -> None:
+def note(n: int, text: str = "") -> None:  # noqa: ARG001  the text only takes space
     seen.append(n)
     if len(seen) == wanted:
         enough.set()
@@ -47,11 +47,11 @@ def _use(path: str, number: int = 0, *, fsync: bool = True) -> None:
         huey.storage = huey.get_storage(filename=path, fsync=fsync)
 
 
-def preload(path: str, number: int) -> dict[str, Any]:
-    """Enqueue this many tasks without syncs; not measured."""
+def preload(path: str, number: int, size: int = 0) -> dict[str, Any]:
+    """Enqueue this many tasks without syncs, each with a text of this size; not measured."""
     _use(path, fsync=False)
     for n in range(number):
-        note(n)
+        note(n, "x" * size) if size else note(n)
     return {}
 
 

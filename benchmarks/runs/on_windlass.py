@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.runs import probe
-from benchmarks.runs.app import app, latencies, note, note_in_process, note_in_thread, seen, stamp
+from benchmarks.runs.app import app, keep, latencies, note, note_in_process, note_in_thread, seen, stamp
 from windlass import State, TaskType, WorkerSettings
 from windlass._worker.process import calm_collector
 
@@ -20,15 +20,17 @@ AT_ONCE = 1_000
 SAMPLED = 100
 
 
-def preload(url: str, number: int, kind: str = "loop") -> dict[str, Any]:
-    """Enqueue this many tasks in batches."""
+def preload(url: str, number: int, kind: str = "loop", size: int = 0) -> dict[str, Any]:
+    """Enqueue this many tasks in batches, each with a text of this size."""
     app.use_store(url)
+    task_type, text = (keep, {"text": "x" * size}) if size else (KINDS[kind], {})
 
     async def work() -> float:
         await app.open()
         started = time.perf_counter()
         for first in range(0, number, AT_ONCE):
-            await KINDS[kind].aenqueue_many([{"n": n} for n in range(first, min(first + AT_ONCE, number))])
+            numbers = range(first, min(first + AT_ONCE, number))
+            await task_type.aenqueue_many([{"n": n, **text} for n in numbers])
         taken = time.perf_counter() - started
         await app.close()
         return taken

@@ -91,3 +91,18 @@ async def test_a_row_that_was_cut_off_hides_no_other(store: RedisStore, peek: Pe
     assert found[damaged].error.type == DAMAGED
     assert found[other].error is None
     assert other in {one.task.id for one in claimed}
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        f"00-{'0af7651916cd43dd8448eb211c80319c'}-b7ad6b7169203331-01",
+        f"00-{'0AF7651916CD43DD8448EB211C80319C'}-b7ad6b7169203331-01",
+        "0" * 55,
+        f"{'0' * 53}é",
+        "anything",
+        None,
+    ],
+)
+async def test_a_trace_stays_as_it_is(store: RedisStore, trace: str | None) -> None:
+    assert (await load(store, await enqueue_one(store, trace=trace))).trace == trace

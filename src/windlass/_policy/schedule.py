@@ -25,6 +25,7 @@ KEPT_FOR = timedelta(days=7)
 after firing a tick and before recording it, the next one fires it again: within minutes, or after a restore
 from backup."""
 
+_ORIGIN = "schedule "
 _MAX_NAME = 200  # bytes: the idempotency keys of its ticks contain it
 
 NAMED_RULES = {
@@ -118,7 +119,12 @@ def former_tick_key(schedule: Schedule, tick: datetime) -> str:
 
 def origin(schedule: Schedule) -> str:
     """Return what a tick's task records as `enqueued_by`."""
-    return f"schedule {schedule.name}"
+    return f"{_ORIGIN}{schedule.name}"
+
+
+def schedule_of(enqueued_by: str) -> str | None:
+    """Return the name of the schedule whose tick a task is of; None if it is of none."""
+    return enqueued_by.removeprefix(_ORIGIN) if enqueued_by.startswith(_ORIGIN) else None
 
 
 def triggered_task(

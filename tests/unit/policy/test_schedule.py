@@ -14,7 +14,15 @@ from windlass._model.schedule import Missed, Overlap, Schedule
 from windlass._policy.input.chain import Step, all_ids, decode_steps
 from windlass._policy.input.fingerprint import fingerprint
 from windlass._policy.input.keys import MAX_KEY_BYTES, checked_key
-from windlass._policy.schedule import KEPT_FOR, new_schedule, rule_text, same_rule, tick_task, triggered_task
+from windlass._policy.schedule import (
+    KEPT_FOR,
+    new_schedule,
+    rule_text,
+    same_rule,
+    schedule_of,
+    tick_task,
+    triggered_task,
+)
 from windlass.errors import InvalidOption
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -228,3 +236,8 @@ def test_a_trigger_with_a_key_names_the_schedule_and_the_key() -> None:
     assert first.idempotency_key == again.idempotency_key
     assert triggered_task(schedule, lambda: "id", key="other").idempotency_key != first.idempotency_key
     assert triggered_task(schedule, lambda: "id").idempotency_key is None
+
+
+def test_a_task_tells_its_schedule() -> None:
+    assert schedule_of(tick_task(made(name="shop.report"), NOON, numbered()).enqueued_by) == "shop.report"
+    assert schedule_of("shop@host:1") is None

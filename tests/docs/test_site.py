@@ -56,6 +56,7 @@ def test_links_between_pages_are_moved_with_them(tmp_path: Path) -> None:
     [
         ("docs/tasks.md", "stores.md", "stores.md"),
         ("docs/tasks.md", "../examples", "project/examples/README.md"),
+        ("examples/README.md", "javascript", "README.md"),
         ("docs/decisions/0018-storage-quotas.md", "../quotas.md", "../quotas.md"),
         ("CHANGELOG.md", "docs/stores.md", "../stores.md"),
         ("examples/README.md", "../docs/tasks.md", "../../tasks.md"),

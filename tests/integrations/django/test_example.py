@@ -74,6 +74,7 @@ def test_its_tests_pass_on_sqlite(tmp_path: Path) -> None:
     assert "Ran 7 tests" in said
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_its_worker_survives_a_restart_of_the_database(tmp_path: Path) -> None:
     """Connections of its threads are persistent, and are broken by the restart."""

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import machine, plot, report
+from benchmarks import machine, node, plot, report
 from benchmarks.figures import Findings
 from benchmarks.parts import (
     beside,
@@ -114,8 +114,8 @@ def _asked() -> argparse.Namespace:
         "--without",
         action="append",
         default=[],
-        choices=[side.who for side in SIDES],
-        help="exclude a side on Postgres (repeatable)",
+        choices=[*(side.who for side in SIDES), *redis.PEERS, node.BULLMQ.package],
+        help="exclude a peer on Postgres or Redis (repeatable)",
     )
     parser.add_argument("--folder", type=Path, help="folder for the stores  [default: the temporary folder]")
     parser.add_argument("--results", type=Path, default=report.RESULTS, help="folder for JSON and plot")

@@ -29,7 +29,9 @@ FRESH_FOR = 1.0
 """Seconds for which keys are cached: a revoked key is refused after this time at the latest."""
 
 MISSING_FOR = 0.1
-"""Seconds between two looks at the store for keys and logins that are not known here."""
+"""Seconds between two looks at the store for keys and logins that are not known here; more if it is slow."""
+
+_SHARE = 10  # Reading keys takes up at most one part in this many of the time, however many are unknown.
 
 _REASONS = {
     Rejection.UNKNOWN: Reason.UNKNOWN_KEY,
@@ -173,6 +175,7 @@ class Authenticator:
         self._keys: dict[str, ApiKey] = {}
         self._accepted: dict[str, ApiKey] = {}  # by the header that was sent, until the keys are read again
         self._read_at = -inf
+        self._pause = MISSING_FOR  # between two reads
         self._store_now = datetime.min.replace(tzinfo=UTC)
         self._reading = Lock()
         self._uses = KeyUses(store)
@@ -245,7 +248,7 @@ class Authenticator:
         async with self._reading:
             if self._read_at >= since:
                 return
-            await sleep(self._read_at + MISSING_FOR - monotonic())
+            await sleep(self._read_at + self._pause - monotonic())
             read_at = monotonic()
             try:
                 await self._store.open()
@@ -255,4 +258,5 @@ class Authenticator:
                 logger.warning("cannot read API keys from the store: %s", error)
                 raise Problem("store-unavailable", "cannot read API keys from the store; retry") from error
             self._keys, self._store_now, self._read_at = keys, now, read_at
+            self._pause = min(max(MISSING_FOR, (monotonic() - read_at) * _SHARE), FRESH_FOR)
             self._accepted.clear()

@@ -111,6 +111,24 @@ async def test_permits_that_others_took_while_a_claim_was_planned_are_not_given_
     assert len(await worker.claim(3, "q")) == 2
 
 
+async def test_a_task_that_expired_while_its_claim_was_planned_takes_no_permit(
+    store: RedisStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would give it back: the task never ran."""
+    await store.put(Limit(name="calls", queue="q", running=1), OPERATOR)
+    await store.enqueue([a_task(queue="q", expires_at=clock.now() + timedelta(seconds=1))])
+    worker = await worker_on(store, lease_for=timedelta(hours=1))
+
+    async def too_late() -> None:
+        clock.advance(2)
+
+    before_the_next_grant(monkeypatch, too_late)
+    assert not await worker.claim(1, "q")
+    await store.enqueue([a_task(queue="q")])
+
+    assert len(await worker.claim(1, "q")) == 1
+
+
 def before_the_next_grant(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Awaitable[object]]) -> None:
     """Act between the plan of the next claim and the script that leases what it picked."""
     commit = Database.commit

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.stores.redis.conftest import Peek
 from windlass._model.filter import Filter, Rewrite, Rewritten, TaskDocuments, documents_of
 from windlass._model.lease import ProgressReport
+from windlass._model.limit import Limit
 from windlass._model.queue import Retention
 from windlass._model.task import DAMAGED, Progress
 from windlass._stores.redis import RedisStore
@@ -17,6 +18,7 @@ from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
     OPERATOR,
     all_tasks,
+    bury,
     cancel,
     complete,
     enqueue_and_claim,
@@ -91,6 +93,19 @@ async def test_a_row_that_was_cut_off_hides_no_other(store: RedisStore, peek: Pe
     assert found[damaged].error.type == DAMAGED
     assert found[other].error is None
     assert other in {one.task.id for one in claimed}
+
+
+async def test_a_damaged_task_gives_back_its_permits(store: RedisStore, peek: Peek) -> None:
+    await store.put(Limit(name="calls", running=1))
+    worker = await worker_on(store)
+    held = await enqueue_and_claim(store, worker)
+    key = f"{{{store.address.name}}}:t:{held.task.id}"
+    row = peek("GET", key)
+    peek("SET", key, row[:-5] + b"\xc1" * 5)  # \xc1 is no MessagePack
+    await settle_now(store, bury(held))
+
+    assert held.task.id in {task.id for task in await all_tasks(store)}
+    assert await enqueue_and_claim(store, worker)
 
 
 @pytest.mark.parametrize(

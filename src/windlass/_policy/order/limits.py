@@ -16,6 +16,7 @@ from msgspec import Struct
 from ..._model.limit import COLUMNS, HOST, Limit, Usage
 
 _MAX_VALUE = 100
+_PORTS = {"http": "80", "https": "443"}
 _SEPARATOR = "\x1f"  # between limit and value; never part of a name
 _BEYOND = "\x20"  # sorts right after the separator
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -122,11 +123,18 @@ def _value(limit: Limit, task: Subject) -> str:
 
 
 def _host(value: Any) -> str | None:
-    """Return the host of a URL, with its port if it has one; None if it has none."""
+    """Return the host of a URL, with its port unless that is the usual one; None if it has none."""
+    if not isinstance(value, str):
+        return None
     try:
-        return urlsplit(value).netloc.rpartition("@")[2].lower() or None if isinstance(value, str) else None
+        url = urlsplit(value)
     except ValueError:
         return None
+    host = url.netloc.rpartition("@")[2].lower()
+    name, colon, port = host.rpartition(":")
+    if colon and port in ("", _PORTS.get(url.scheme)):
+        host = name
+    return host.removesuffix(".") or None
 
 
 # -- during a claim ----------------------------------------------------------------------------------

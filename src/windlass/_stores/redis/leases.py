@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ..._model.lease import CancelRequest, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State
 from ..._model.verdict import Settled, Settlement, last_reports
-from ...errors import SessionLost
+from ...errors import SessionLost, StoreError
 from ..rules import refusals
 from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims
 from ..rules.settlement import settle as settle_rule
@@ -42,7 +42,7 @@ async def settle(
     if claim is None or not CLAIMED_AT_ONCE <= len(done.claimed) < claim.limit:
         return done
     rest = replace(claim, limit=claim.limit - len(done.claimed))
-    return replace(done, claimed=done.claimed + await _claim_if_alive(claimer, rest))
+    return replace(done, claimed=done.claimed + await _claim_if_possible(claimer, rest))
 
 
 async def _settle_part(
@@ -59,7 +59,7 @@ async def _settle_part(
                 rows = claimer.claimed(claimed[0]) or ()
                 return Settled(receipts=settled.receipts, claimed=rows, transitions=settled.transitions)
         elif unit.is_empty or (await database.commit("commit", unit))[0]:
-            rows = () if claim is None else await _claim_if_alive(claimer, claim)
+            rows = () if claim is None else await _claim_if_possible(claimer, claim)
             return Settled(receipts=settled.receipts, claimed=rows, transitions=settled.transitions)
         kept = {}
         await database.pause(attempt)
@@ -76,10 +76,11 @@ async def _settle_batch(unit: UnitOfWork, batch: Sequence[Settlement]) -> Settle
     return await play(unit, settle_rule(unit, batch))
 
 
-async def _claim_if_alive(claimer: Claimer, claim: Claim) -> tuple[Claimed, ...]:
+async def _claim_if_possible(claimer: Claimer, claim: Claim) -> tuple[Claimed, ...]:
+    """Claim after tasks were settled, which whoever settled them must hear of, also if that fails."""
     try:
         return await claimer.claim(claim)
-    except SessionLost:
+    except (SessionLost, StoreError):  # The next request will tell.
         return ()
 
 

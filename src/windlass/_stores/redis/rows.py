@@ -227,6 +227,9 @@ def _salvaged(task_id: TaskId, row: bytes, document: bytes) -> Stored:
     other = _Changing()
     with suppress(ValueError, FormatError):
         other = _changing_of(row)
+    permits: tuple[str, ...] = ()
+    with suppress(ValueError, FormatError):
+        permits = tuple(read_permits(row))
     task = Task(
         id=task_id,
         type=type_name,
@@ -252,6 +255,7 @@ def _salvaged(task_id: TaskId, row: bytes, document: bytes) -> Stored:
         instant(due_at),
         b"" if is_outside else inside,
         other.place,
+        permits,
         has_dependents=bool(flags & _DEPENDENTS),
     )
 

@@ -140,7 +140,8 @@ def _line_up(commands: Commands, keys: Keys, before: Stored | None, after: Store
     if now is not None and (was is None or was.place != now.place or was.task.rank != now.task.rank):
         commands.many("ZADD", keys.ready(now.task.queue, now.place), now.task.rank, now.task.id)
         if now.place != NO_PLACE:
-            commands.many("ZADD", keys.places(now.task.queue), 0, now.place)
+            # Not together with others: it must follow a LEAVE that empties the same place.
+            commands.run("ZADD", keys.places(now.task.queue), 0, now.place)
 
 
 def _stand(commands: Commands, keys: Keys, old: Task | None, new: Task | None) -> None:

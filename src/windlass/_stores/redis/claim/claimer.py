@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...._model.lease import Claim, Claimed
 from ...._model.task import TaskId
 from ...._policy.order.windows import open_queues
+from ....errors import StoreError
 from ...rules import refusals
 from ...rules.claim_planner import ClaimPlanner, ClaimRules, Picked, Rotation, earliest
 from ...rules.queue_rules import QueueRules
@@ -70,10 +71,18 @@ class Claimer:
         return tuple([Claimed(stored.task) for stored in tasks])
 
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
-        """Lease ready tasks to a live session. Raises SessionLost if it is not alive."""
+        """Lease ready tasks to a live session. Raises SessionLost if it is not alive.
+
+        If a later part fails, those of the earlier ones are returned: the next request will tell.
+        """
         claimed: tuple[Claimed, ...] = ()
         while True:
-            found = await self._claim_part(replace(claim, limit=claim.limit - len(claimed)))
+            try:
+                found = await self._claim_part(replace(claim, limit=claim.limit - len(claimed)))
+            except StoreError:
+                if not claimed:
+                    raise
+                return claimed
             claimed += found
             if len(found) < CLAIMED_AT_ONCE or len(claimed) >= claim.limit:
                 return claimed

@@ -63,10 +63,13 @@ for position, row in ipairs(rows_of(prefix, ids)) do
     if task.place ~= '' and redis.call('EXISTS', task.ready) == 0 then
         redis.call('ZREM', prefix .. 'l:' .. task.queue, task.place)
     end
-    for _, key in ipairs(task.permits) do
-        redis.call('SADD', prefix .. 'u:' .. key, task.id)
+    local leased = to.lease(task.id, row, table.concat(task.permits, '\n'))
+    if leased then -- not if it has expired since it was planned
+        for _, key in ipairs(task.permits) do
+            redis.call('SADD', prefix .. 'u:' .. key, task.id)
+        end
+        claimed[#claimed + 1] = leased
     end
-    claimed[#claimed + 1] = to.lease(task.id, row, table.concat(task.permits, '\n'))
 end
 to.done()
 return {1, whole(now), 0, claimed}

@@ -252,6 +252,15 @@ class TestShares(StoreTest):
 
         assert (await levels(worker, 60))[LOW] == pytest.approx(30, abs=2)
 
+    async def test_none_is_forgotten_when_shares_go_to_another_level(self, worker: ManualWorker) -> None:
+        """Tasks of one level leave a place that those of another take."""
+        await self.store.put(replace(PLAIN, ordering=Ordering(shares={Level.HIGH: 50})))
+        await self.store.enqueue(of_level(LOW, 3) + of_level(HIGH, 3))
+
+        await self.store.put(replace(PLAIN, ordering=Ordering(shares={Level.LOW: 50})))
+
+        assert await levels(worker, 6) == {LOW: 3, HIGH: 3}
+
     async def test_shares_and_fairness_apply_together(self, worker: ManualWorker) -> None:
         await self.store.put(replace(ROUND_ROBIN, ordering=Ordering(shares={Level.LOW: 25})))
         for priority in (HIGH, LOW):

@@ -230,6 +230,26 @@ async def test_an_end_that_hangs_is_cancelled_and_the_worker_stops(
     await assert_nothing_held(app)
 
 
+async def test_the_second_stop_leaves_lifespans_less_time_than_the_grace(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "_LEAVE_TIMEOUT", 0.1)
+    standing = asyncio.Event()
+
+    @app.lifespan
+    async def hanging(_: App) -> AsyncIterator[None]:
+        yield
+        await pause(600)
+
+    worker = app.worker(settings(grace=300))
+    run = asyncio.create_task(worker.run(ready=standing.set))
+    await asyncio.wait_for(standing.wait(), LATE)
+    worker.stop()
+    worker.stop()
+    await asyncio.wait_for(run, LATE)
+    await assert_nothing_held(app)
+
+
 async def test_stopping_a_worker_cancels_a_start_that_hangs(app: App) -> None:
     seen: list[str] = []
     entering = asyncio.Event()
@@ -282,6 +302,35 @@ async def test_a_lifespan_that_ends_by_itself_stops_the_worker_with_an_error(
     assert "consuming failed at its end" in caplog.text
     assert "the connection was closed" in caplog.text
     assert (await tasks(app))[0].state is State.COMPLETED
+    await assert_nothing_held(app)
+
+
+async def test_a_lifespan_that_ends_by_itself_while_another_is_entered_is_an_error(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    crash = asyncio.Event()
+
+    async def consume() -> None:
+        await crash.wait()
+        raise ConnectionError("the connection was closed")
+
+    @app.lifespan
+    async def consuming(_: App) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(consume())
+            yield
+
+    @app.lifespan
+    async def slow(_: App) -> AsyncIterator[None]:
+        crash.set()
+        await pause(60)
+        yield
+
+    run = asyncio.create_task(app.worker(settings()).run())
+    with pytest.raises(LifespanFailed, match="ended by itself"):
+        await asyncio.wait_for(run, LATE)
+
+    assert "the connection was closed" in caplog.text
     await assert_nothing_held(app)
 
 

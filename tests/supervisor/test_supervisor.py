@@ -57,13 +57,13 @@ class Running:
 
     def __init__(self, folder: Path, does: str, number: int, **kind: object) -> None:
         self.folder = folder
-        command = [sys.executable, "-c", PROGRAM.format(folder=str(folder), does=does)]
+        self.command = [sys.executable, "-c", PROGRAM.format(folder=str(folder), does=does)]
         settings: Callable[[int, int], bytes] = lambda one, seat: b"%d %d\n" % (one, seat)  # noqa: E731
         known = {"stall_seconds": LONG, **kind}
         logger = logging.getLogger("windlass.test")
         self.supervisor = Supervisor(
             number,
-            Kind(noun="worker", command=command, settings=settings, logger=logger, **known),  # type: ignore[arg-type]
+            Kind(noun="worker", command=self.command, settings=settings, logger=logger, **known),  # type: ignore[arg-type]
         )
         self.started = asyncio.Event()
         self.ran = asyncio.ensure_future(self.supervisor.run(self.started.set))
@@ -141,6 +141,7 @@ async def test_it_starts_when_all_are_ready_and_stops_all(supervise: Supervise) 
     ("does", "words"),
     [
         ("os.kill(os.getpid(), 9)", "was killed by SIGKILL; restarting it in 0 s"),
+        ("os.kill(os.getpid(), 40)", "exited with status -40; restarting it in 0 s"),  # a real-time signal
         ("control.close(); sys.exit(5)", "exited with status 5; restarting it in 0 s"),
         ("time.sleep(60)", "s and was killed; restarting it in 0 s"),
     ],
@@ -156,6 +157,21 @@ async def test_a_process_that_dies_or_stalls_is_replaced(
     await eventually(lambda: running.times("ready") == 2, within=LONG)
     await running.stop()
     assert caplog.text.count("restarting") == 1
+
+
+async def test_a_process_that_cannot_be_started_is_tried_again_after_growing_pauses(
+    supervise: Supervise, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_STEADY_SECONDS", 0.0)  # the process has run for long enough
+    running = supervise(number=1)
+    await running.until_started()
+    python, running.command[0] = running.command[0], str(running.folder / "missing")
+    os.kill(running.log[0][3], 9)
+    await eventually(lambda: "restarting it in 1 s" in caplog.text, within=LONG)
+    assert caplog.text.count("restarting it in 0 s") == 1
+    running.command[0] = python
+    await eventually(lambda: running.supervisor.ready == 1, within=LONG)
+    await running.stop()
 
 
 async def test_the_second_stop_ends_a_process_that_does_not_obey(supervise: Supervise) -> None:
@@ -229,6 +245,53 @@ async def test_a_process_that_dies_while_it_is_replaced_leaves_one(supervise: Su
     await running.stop()
     assert running.times("ready") == 2
     assert running.times("stopped") == 1
+
+
+async def test_a_process_that_dies_while_its_predecessor_finishes_is_restarted(supervise: Supervise) -> None:
+    does = """
+first = is_first("start")
+def die():
+    wait_for("die")
+    os._exit(1)
+if not first and is_first("take-over"): threading.Thread(target=die, daemon=True).start()
+serve()
+if first: wait_for("go"); log("gone")
+"""
+    running = supervise(does, 1)
+    await running.until_started()
+    running.supervisor.renew_all()
+    await eventually(lambda: running.times("stopped") == 1, within=LONG)
+    (running.folder / "die").touch()
+    await eventually(lambda: running.supervisor.ready == 1 and running.times("ready") == 3, within=LONG)
+    assert not has_ended(running.log[0][3])
+
+    running.supervisor.renew_all()  # waits for the first process, whose seat the next one takes
+    (running.folder / "go").touch()
+    await eventually(lambda: running.times("stopped") == 2, within=LONG)
+    await running.stop()
+    assert [line[:3] for line in running.log] == [
+        ("ready", 1, 1), ("ready", 1, 2), ("stopped", 1, 1), ("ready", 1, 2), ("gone", 1, 1),
+        ("ready", 1, 1), ("stopped", 1, 2), ("stopped", 1, 1),
+    ]  # fmt: skip
+
+
+async def test_a_process_that_is_not_ready_in_time_does_not_take_over(
+    supervise: Supervise, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = supervise("if (here / 'hang').exists(): beat()\nserve()", 1)
+    await running.until_started()
+    (running.folder / "hang").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(supervisor, "_TAKE_OVER_SECONDS", 1.0)
+        running.supervisor.renew_all()
+        await eventually(lambda: "keeps running" in caplog.text, within=LONG)
+    assert "was not ready within 1 s; killing it" in caplog.text
+    assert running.supervisor.ready == 1
+    (running.folder / "hang").unlink()
+    running.supervisor.renew_all()
+    await eventually(lambda: running.times("stopped") == 1, within=LONG)
+    await running.stop()
+    assert running.times("ready") == 2
 
 
 async def test_stopping_amid_a_renewal_stops_both(supervise: Supervise) -> None:

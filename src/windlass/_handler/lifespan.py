@@ -66,8 +66,8 @@ class Lifespans:
         finally:
             if watch is not None:
                 watch.cancel()
-        if self._failure is not None:
-            raise self._failure
+        self._note_end(self._task)
+        self.raise_failure()
         self._task.add_done_callback(lambda _: self._leave.is_set() or on_end())
         return not self._task.done()
 
@@ -75,8 +75,7 @@ class Lifespans:
         """Leave them, within this time; then they are cancelled. Errors are logged."""
         if self._task is None:
             return
-        if self._task.done() and not self._leave.is_set() and self._failure is None:
-            self._failure = LifespanFailed("a lifespan ended by itself while the worker ran; see the log")
+        self._note_end(self._task)
         self._leave.set()
         await asyncio.wait([self._task], timeout=seconds)
         if not self._task.done():
@@ -88,6 +87,11 @@ class Lifespans:
         """Raise LifespanFailed if they ended by themselves."""
         if self._failure is not None:
             raise self._failure
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        """Keep as the failure that they ended before they were told to leave."""
+        if task.done() and not self._leave.is_set() and self._failure is None:
+            self._failure = LifespanFailed("a lifespan ended by itself; the log says why")
 
     async def _run(self) -> None:
         try:

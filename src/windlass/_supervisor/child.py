@@ -42,13 +42,17 @@ class Child:
         """Start a process with the descriptor of its control connection as the last argument."""
         ours, theirs = socket.socketpair()
         with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                str(theirs.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C in the terminal must reach the supervisor only
-                pass_fds=(theirs.fileno(), *descriptors),
-            )
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    str(theirs.fileno()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C in the terminal must reach the supervisor only
+                    pass_fds=(theirs.fileno(), *descriptors),
+                )
+            except BaseException:
+                ours.close()
+                raise
         return cls(process, *await asyncio.open_connection(sock=ours), seat, stall_seconds)
 
     @property
@@ -123,5 +127,6 @@ class Child:
             self.kill()
             return f"(pid {self.pid}) closed its connection and was killed"
         if code < 0:
-            return f"(pid {self.pid}) was killed by {signal.Signals(-code).name}"
+            with suppress(ValueError):  # a real-time signal has no name
+                return f"(pid {self.pid}) was killed by {signal.Signals(-code).name}"
         return f"(pid {self.pid}) exited with status {code}"

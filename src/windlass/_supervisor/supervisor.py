@@ -19,6 +19,7 @@ from .control import STOP, STOP_NOW
 
 _LONGEST_PAUSE = 10.0
 _STEADY_SECONDS = 30.0  # a process that ran for so long is restarted at once
+_TAKE_OVER_SECONDS = 300.0  # for a process that is to take over to be ready; lifespans may load much
 
 
 def restart_pause(failures: int) -> float:
@@ -52,6 +53,7 @@ class _Place:
     def __init__(self, number: int, child: Child) -> None:
         self.number = number
         self.child = child
+        self.leaving: Child | None = None  # the process before it; it may still finish what it does
         self.requested = asyncio.Event()
         self.answered = asyncio.Event()
 
@@ -171,7 +173,11 @@ class Supervisor:
         text = "%s %d %s; restarting it in %g s"
         self._kind.logger.warning(text, self._kind.noun, place.number, how, pause)
         if not await wait_for_event(self._stopping, pause):
-            place.child = await self._try_start(place.number, place.child.seat) or place.child
+            started = await self._try_start(place.number, place.child.seat)
+            if started is None:
+                place.child.lasted = 0.0  # counts as one more failure: the pauses grow
+            else:
+                place.child = started
         place.answer()
 
     async def _renew(self, place: _Place) -> None:
@@ -179,16 +185,28 @@ class Supervisor:
         old, noun, logger = place.child, self._kind.noun, self._kind.logger
         seat = place.number if old.seat != place.number else place.number + self._number
         new = await self._try_start(place.number, seat)
-        if new is not None and await new.until_ready():
-            place.child = new
+        if new is not None and await self._ready_in_time(new):
+            place.child, place.leaving = new, old
             old.order(STOP)
-            await old.ended
-            text = "%s %d: pid %d has taken over from pid %d, which has stopped"
-            logger.info(text, noun, place.number, new.pid, old.pid)
+            await asyncio.wait([old.ended, new.ended], return_when=asyncio.FIRST_COMPLETED)
+            if old.ended.done():
+                text = "%s %d: pid %d has taken over from pid %d, which has stopped"
+                logger.info(text, noun, place.number, new.pid, old.pid)
         elif new is not None and not self._stopping.is_set():
             text = "%s %d keeps running: the process to take over %s before it was ready; its log says why"
             logger.error(text, noun, place.number, await new.ended)
         place.answer()
+
+    async def _ready_in_time(self, child: Child) -> bool:
+        """Wait until it is ready; False if it ended before, or was killed because it took too long."""
+        try:
+            async with asyncio.timeout(_TAKE_OVER_SECONDS):
+                return await child.until_ready()
+        except TimeoutError:
+            text = "%s (pid %d) was not ready within %g s; killing it"
+            self._kind.logger.warning(text, self._kind.noun, child.pid, _TAKE_OVER_SECONDS)
+            child.kill()
+            return False
 
     async def _renew_in_turn(self) -> None:
         """Replace one process after another; if one cannot be, the rest of its round keeps running."""
@@ -200,6 +218,8 @@ class Supervisor:
                 place.answered.clear()
                 place.requested.set()
                 await place.answered.wait()
+                if place.leaving is not None:  # its seat is taken until it has ended
+                    await asyncio.wait([place.leaving.ended])
                 if place.child is child:
                     if renewal.insists:
                         again = child.wants_replacement.set

@@ -75,8 +75,7 @@ class Worker:
     ) -> None:
         self.settings = settings
         used = {spec.defaults.queue for spec in types.declared.values()} or {DEFAULT_QUEUE}
-        names = settings.queues or tuple(sorted(used))
-        self.served = ServedQueues(store, names, is_open=settings.all_queues)
+        self.served = ServedQueues(store, settings.queues or tuple(sorted(used)), is_open=settings.all_queues)
         self._reserve = new_reserve(settings.slots, settings.reserve)
         self.levels = self._reserve.levels
         self.name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
@@ -108,6 +107,10 @@ class Worker:
     def queues(self) -> tuple[str, ...]:
         """The queues that it serves; with `all_queues`, those it has found so far."""
         return self.served.names
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stop.is_set()
 
     # -- run and stop --------------------------------------------------------------------------------
 
@@ -141,8 +144,6 @@ class Worker:
                 self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._heartbeat.report)
                 self._exchange = Exchange(self._store, self)
                 await self._serve(ready)
-
-    # -- from start to stop --------------------------------------------------------------------------------
 
     async def _until_open(self) -> bool:
         """Open the store and the session, retrying while it is not available; False if stopped meanwhile."""
@@ -216,9 +217,8 @@ class Worker:
         grace = self.settings.grace.total_seconds()
         self._stop_by = monotonic() + grace
         if number := len(self._slots.running):
-            logger.info(
-                "stopping: waiting up to %g s for %s to finish", grace, counted(number, "running task")
-            )
+            text = "stopping: waiting up to %g s for %s to finish"
+            logger.info(text, grace, counted(number, "running task"))
         await wait_until(lambda: not self._slots.running or self._at_once.is_set(), self.changed, grace)
         if self._slots.running:
             self._slots.stop_all(Stop.SHUTDOWN)
@@ -235,7 +235,8 @@ class Worker:
     async def _close(self) -> None:
         await self._slots.close()
         for close in (self._runner.close, self._lifespans.end):  # within what is left of the grace
-            await close(max(self._stop_by - monotonic(), _LEAVE_TIMEOUT))
+            left = 0.0 if self._at_once.is_set() else self._stop_by - monotonic()
+            await close(max(left, _LEAVE_TIMEOUT))
         await self._heartbeat.stop()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT):
@@ -307,8 +308,7 @@ class Worker:
         if run.phase is Phase.SETTLED:
             self._exchange.settled_elsewhere()
             return
-        cancelled = run.stop is Stop.CANCEL
-        task = replace(run.task, cancel_requested=True) if cancelled else run.task
+        task = replace(run.task, cancel_requested=True) if run.stop is Stop.CANCEL else run.task
         self._settle(task, outcome, seconds, run)
 
     def _release_unstarted(self) -> None:

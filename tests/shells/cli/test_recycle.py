@@ -1,14 +1,18 @@
 """`windlass worker --max-tasks` and `--max-memory`."""
 
+import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from windlass._cli.worker.recycle import Recycling, memory_in_use
 
-from .conftest import Run
+from .conftest import SHOP, Run
+from .processes import until
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -55,3 +59,52 @@ def test_a_worker_that_is_not_supervised_drains_and_exits(
     assert words in err
     states = {row["id"]: row["state"] for row in run("tasks", "list", "--json").rows}
     assert states == dict.fromkeys(ids, "completed")
+
+
+GATE = """
+
+@app.task(name="shop.gate")
+async def gate(name: str, seconds: float) -> None:
+    import asyncio
+    from pathlib import Path
+
+    Path(f"{name}-began").touch()
+    while not Path(f"{name}-opened").exists():
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(seconds)
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("signal_first", [True, False])
+def test_recycling_and_the_first_signal_together_cut_no_task_short(
+    run: Run, start: Start, enqueue: Callable[..., str], folder: Path, signal_first: bool
+) -> None:
+    (folder / "shop.py").write_text(SHOP + GATE)
+    enqueue("shop.gate", '{"name": "quick", "seconds": 0}')
+    slow = enqueue("shop.gate", '{"name": "slow", "seconds": 1}')  # recycling is checked every 0.25 s
+    worker = start("worker", "shop:app", "--max-tasks", "1", "--slots", "2", "--grace", "60s")
+    until(worker, "is ready")
+    _wait_for(folder / "quick-began", folder / "slow-began")
+
+    if signal_first:
+        worker.send_signal(signal.SIGTERM)
+        until(worker, "stopping: waiting up to 60 s for 2 running tasks")
+        (folder / "quick-opened").touch()
+    else:
+        (folder / "quick-opened").touch()
+        until(worker, "stopping: it has run 1 task")
+        until(worker, "stopping: waiting up to 60 s for 1 running task")
+        worker.send_signal(signal.SIGTERM)
+    (folder / "slow-opened").touch()
+    _, err = worker.communicate(timeout=50)
+
+    assert worker.returncode == 0, err
+    assert run("tasks", "show", slow, "--json").row["state"] == "completed"
+
+
+def _wait_for(*files: Path) -> None:
+    deadline = monotonic() + 30
+    while not all(file.exists() for file in files):
+        assert monotonic() < deadline
+        threading.Event().wait(0.02)

@@ -158,13 +158,22 @@ def _run_alone(cli: Cli, made: "Worker") -> None:
         metrics.meter.slots(made.settings.slots, lambda: len(made.held))
     serve_health(settings, health, metrics)
 
+    signalled = False
+
     def stop() -> None:
+        nonlocal signalled
         health.stopping()
-        made.stop()
+        if (
+            signalled or not made.is_stopping
+        ):  # the first signal to a worker that is recycled cuts nothing short
+            made.stop()
+        signalled = True
 
     def recycle(why: str) -> None:
-        logger.info("stopping: %s", why)
-        stop()
+        if not made.is_stopping:
+            logger.info("stopping: %s", why)
+            health.stopping()
+            made.stop()
 
     async def run() -> None:
         with stopped_by_signals(asyncio.get_running_loop(), stop), recycling(settings, made, recycle):

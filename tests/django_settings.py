@@ -28,7 +28,12 @@ def configure() -> None:
             WINDLASS={"IMPORTS": [_TASKS]},
             TASKS={
                 "default": {"BACKEND": BACKEND},
-                "stubborn": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 2, "backoff": lambda *_: 0}},
+                "stubborn": {
+                    "BACKEND": BACKEND,
+                    "OPTIONS": {"max_attempts": 2, "backoff": lambda *_: 0, "fatal": (PermissionError,)},
+                },
+                "once": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}},
+                "brief": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1, "timeout": 0.2}},
             },
         )
         django.setup()

@@ -104,6 +104,28 @@ def test_an_error_has_its_task_and_the_breadcrumbs_of_its_attempt(
     assert not [body for body in sink.bodies if b"4000-1234" in body]
 
 
+def test_secrets_are_masked_in_bytes_and_frames_of_windlass_have_no_variables(
+    windlass_harness: NewHarness, app: App, sink: Sink
+) -> None:
+    harness = windlass_harness(app)
+
+    @app.task(name="login", max_attempts=1)
+    async def login(password: str) -> None:
+        encoded = password.encode()
+        raise ValueError(f"denied: {encoded!r}")
+
+    login.enqueue(password="pässwörd9")
+    harness.run_for("1h", raise_errors=False)
+
+    (event,) = sink.items("event")
+    (error,) = event["exception"]["values"]
+    *own, last = error["stacktrace"]["frames"]
+    assert last["vars"]["encoded"] == "b'[secret]'"
+    assert own
+    assert not [frame for frame in own if frame["module"].startswith("windlass.") and "vars" in frame]
+    assert not [body for body in sink.bodies if b"rd9" in body]
+
+
 def test_what_a_handler_sends_itself_has_its_task_and_no_secrets(
     windlass_harness: NewHarness, sink: Sink
 ) -> None:

@@ -149,6 +149,9 @@ def log(how: str, *, ctx: Context) -> None:  # noqa: C901, PLR0912 - one case fo
                 logger.exception("it failed")
         case "structlog":  # what its wrap_for_formatter passes to logging
             logger.warning({"event": "charged", "order_id": 7}, extra={"_logger": logger, "_name": "warning"})
+        case "dicts":
+            logger.warning({"user": 1})
+            logger.warning({1: 1})
         case "odd":
             logger.info("a lone \ud800 surrogate", extra={"text": "\ud800", "big": 1 << 80})
             logger.info("too long: %s", "x" * 100_000, extra={"long": "y" * 100_000})

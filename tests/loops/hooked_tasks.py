@@ -20,6 +20,7 @@ app = App("memory://", backoff=Backoff(base=0, jitter=0))
 class State:
     pid: int
     loop: asyncio.AbstractEventLoop
+    crash: asyncio.Event  # ends the lifespan
 
 
 def log(what: str) -> None:
@@ -35,8 +36,17 @@ async def process_state(_: App) -> AsyncIterator[State]:
     if in_child and "slow" in os.environ["HOOKED_MODE"]:
         threading.Event().wait(3.5)  # longer than the timeout of `limited`
     log("enter")
-    yield State(os.getpid(), asyncio.get_running_loop())
+    async with asyncio.TaskGroup() as group:
+        state = State(os.getpid(), asyncio.get_running_loop(), asyncio.Event())
+        watch = group.create_task(fail_on(state.crash))
+        yield state
+        watch.cancel()
     log("leave")
+
+
+async def fail_on(crash: asyncio.Event) -> NoReturn:
+    await crash.wait()
+    raise ConnectionError("the connection was closed")
 
 
 @app.around
@@ -106,3 +116,13 @@ def hang(ctx: Context[State] = INJECTED) -> None:
 def note(ctx: Context[State] = INJECTED) -> dict[str, Any]:
     ctx.note(inside=os.getpid())
     return {"done": True}
+
+
+@app.task(process=True)
+def note_much(ctx: Context[State] = INJECTED) -> None:
+    ctx.note(inside="x" * 3_000)
+
+
+@app.task(process=True)
+async def end_lifespan(ctx: Context[State] = INJECTED) -> None:
+    ctx.state.crash.set()

@@ -424,6 +424,23 @@ async def test_the_outcome_of_a_child_is_kept(
     assert seen[-1].partition(": ")[2].partition("(")[0] == error.partition("(")[0]
 
 
+@pytest.mark.parametrize(("how", "state", "attempt"), [("fatal", State.DEAD, 1), ("declared", State.DEAD, 1)])
+async def test_the_outcome_of_a_child_is_kept_through_a_task_group(
+    child: App, how: str, state: State, attempt: int
+) -> None:
+    @child.around
+    async def grouped(ctx: Context, call_next: CallNext) -> None:
+        async with asyncio.TaskGroup():
+            await call_next()
+
+    await child_tasks.steer.aenqueue(how)
+    await drained(child)
+
+    [task] = await tasks(child)
+    assert (task.state, task.attempt) == (state, attempt)
+    assert "raised by the around" not in str(task.error)
+
+
 async def test_it_sees_that_a_child_died_or_timed_out(child: App) -> None:
     seen = watch(child)
     await child_tasks.die.aenqueue("kill")
@@ -455,6 +472,28 @@ async def test_notes_of_an_around_and_of_a_child_are_both_kept(log: Path) -> Non
     assert [part.partition(b":")[0] for part in attempt.notes.strip(b"{}").split(b",")] == [
         b'"before"', b'"inside"', b'"after"',
     ]  # fmt: skip
+
+
+async def test_notes_of_a_child_that_are_too_long_with_those_of_an_around_are_dropped(
+    log: Path,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @hooked_tasks.app.around
+    async def noting(ctx: Context, call_next: CallNext) -> None:
+        ctx.note(before="y" * 2_000)
+        await call_next()
+
+    try:
+        handle = await hooked_tasks.note_much.aenqueue()
+        await drained(hooked_tasks.app, processes=1)
+        [attempt] = await hooked_tasks.app.store.attempts(handle.id)
+    finally:
+        hooked_tasks.app.hooks.arounds.pop()
+
+    assert (await handle.task()).state is State.COMPLETED
+    assert b"before" in (attempt.notes or b"")
+    assert b"inside" not in (attempt.notes or b"")
+    assert "dropped the notes that the handler of task" in caplog.text
 
 
 # -- generators: where the handler runs ----------------------------------------------------------------

@@ -66,6 +66,14 @@ async def test_an_event_of_structlog_comes_as_text_with_its_fields(
     assert not hasattr(record, "_logger")
 
 
+async def test_a_dict_that_is_no_event_of_structlog_comes_as_text(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    await run(app, "dicts")
+
+    assert [one.getMessage() for one in records(caplog)] == ["{'user': 1}", "{1: 1}"]
+
+
 async def test_the_levels_are_the_workers(app: App, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.ERROR, logger="shop")

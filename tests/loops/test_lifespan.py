@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.loops import hooked_tasks
+from tests.loops import child_tasks, hooked_tasks
+from tests.loops.child_tasks import app as child_app
 from tests.loops.workers import assert_nothing_held, drained, eventually, pause, settings, tasks, working
 from windlass import App, Backoff, Context, InvalidOption, State
 from windlass._stores.memory import MemoryStore
@@ -427,3 +428,35 @@ async def test_a_child_that_is_killed_does_not_leave_its_lifespans(log: Path) ->
     assert task.error.type == "TimedOut"
     await eventually(lambda: lines(log, os.getpid()) == ["enter", "leave"])
     assert lines(log).count("leave") == 1
+
+
+async def test_lifespans_that_ended_by_themselves_in_a_child_are_started_again(log: Path) -> None:
+    ended = await hooked_tasks.end_lifespan.aenqueue()
+    handle = await hooked_tasks.in_main_thread.aenqueue()
+    await drained(hooked_tasks.app, processes=1, slots=1)
+
+    assert (await ended.wait(timeout=LATE)).state is State.COMPLETED
+    child, same = await handle.result(timeout=LATE)
+    assert child == same
+    work = ["before", "after", "enter", "before", "run", "after", "leave"]
+    assert lines(log, child) == ["enter", *work]
+
+
+async def test_a_child_whose_program_has_no_lifespans_keeps_to_the_timeout() -> None:
+    """As if the lifespan were declared where only the worker runs."""
+    before = child_app.use_store(MemoryStore())
+
+    @child_app.lifespan
+    async def of_the_worker(_: App) -> AsyncIterator[None]:
+        yield
+
+    try:
+        handle = await child_tasks.nap.using(timeout=0.3, max_attempts=1).aenqueue(60)
+        await drained(child_app, processes=1)
+        task = await handle.wait(timeout=LATE)
+    finally:
+        child_app.hooks._lifespans.clear()
+        child_app.use_store(before)
+
+    assert task.error is not None
+    assert task.error.type == "TimedOut"

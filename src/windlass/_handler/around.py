@@ -71,14 +71,17 @@ class _Layer:
             await self._around(self._context, self._call_next)
         except BaseException as error:  # noqa: BLE001 - raised again, unless it stands for an outcome
             inside, self._error = self._error, None
+            only = error  # without the groups that task groups make of it
+            while only is not inside and isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
+                only = only.exceptions[0]
             try:
-                if error is not inside:
+                if only is not inside:
                     add_origin(error, f"around {function_name(self._around)}")
                 elif self._outcome is not None:
                     return self._outcome  # which the exception stands for
                 raise
             finally:
-                del inside  # its traceback has this frame: no cycle that only the collector ends
+                del inside, only  # its traceback has this frame: no cycle that only the collector ends
         if self._outcome is not None:
             return self._outcome
         if self._error is None:

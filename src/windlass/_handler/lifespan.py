@@ -43,6 +43,11 @@ class Lifespans:
         self._failure: LifespanFailed | None = None
         self.state: Any = None  # what one of them yielded
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether they have ended, or are about to: a task group in one of them was cancelled."""
+        return self._task is not None and (self._task.done() or self._task.cancelling() > 0)
+
     def borrowed(self) -> "Lifespans":
         """Return lifespans with this state and nothing to start or end, for workers that do not own these."""
         made = Lifespans((), self._app)

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import importlib
+import logging
 import os
 import queue
 import runpy
@@ -41,7 +42,10 @@ from .processes import (
 )
 from .runner import outcome_of_error
 
+logger = logging.getLogger("windlass.worker")
+
 SCRIPT_NAME = "__windlass_child__"
+_ROUNDS = 5  # of the event loop, in which a task group notices that one of its tasks has failed
 
 
 def main() -> None:
@@ -129,16 +133,33 @@ class _Loop:
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
         self._lifespans: Lifespans | None = None
+        self._is_new = True
 
     def start(self, hooks: Hooks) -> bool:
-        """Start the lifespans of the program, if there are any and they have not started yet."""
+        """Start the lifespans of the program, if there are any, unless they run.
+
+        Returns whether it has started some, and True at the first call.
+        """
+        is_news, self._is_new = self._is_new, False
+        if self._lifespans is not None and self._have_ended(self._lifespans):
+            logger.error("the lifespans of a child process ended by themselves; starting them again")
+            self._lifespans = None
         if self._lifespans is not None or not hooks.has_lifespans:
-            return False
+            return is_news
+        self._is_new = True  # until they have started
         self._runner = self._runner or asyncio.Runner()
         lifespans = hooks.lifespans()
         self._runner.run(lifespans.start())
-        self._lifespans = lifespans
+        self._lifespans, self._is_new = lifespans, False
         return True
+
+    def _have_ended(self, lifespans: Lifespans) -> bool:
+        async def let_run() -> None:
+            for _ in range(_ROUNDS):
+                await asyncio.sleep(0)
+
+        self.run(let_run())  # between tasks the loop stands still
+        return lifespans.has_ended
 
     @property
     def state(self) -> Any:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 from msgspec import Struct
@@ -160,8 +160,8 @@ class LogSender(logging.Handler):
 
 def _pack(record: logging.LogRecord) -> bytes:
     message, given = record.getMessage(), vars(record)
-    if isinstance(record.msg, dict):  # an event of structlog
-        message, given = str(record.msg.get("event", "")), {**given, **record.msg}
+    if _is_structlog_event(record.msg):
+        message, given = str(record.msg["event"]), {**given, **record.msg}
     extra = {
         key: value for key, value in given.items() if key not in STANDARD_FIELDS and not key.startswith("_")
     }
@@ -181,6 +181,10 @@ def _pack(record: logging.LogRecord) -> bytes:
     )
     data = msgspec.json.encode(sent)
     return len(data).to_bytes(_HEADER, "big") + data
+
+
+def _is_structlog_event(message: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(message, dict) and "event" in message and all(isinstance(key, str) for key in message)
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:

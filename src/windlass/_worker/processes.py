@@ -4,6 +4,7 @@ A child that dies costs one attempt, not the worker. Messages are length-prefixe
 """
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -16,8 +17,11 @@ from msgspec import Struct
 
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed
 from .._model.task import Error, Progress, Task
+from ..errors import InvalidOption
 from .child_logs import LogReceiver, levels
 from .run import Run
+
+logger = logging.getLogger("windlass.worker")
 
 _CHILD = "windlass._worker.child"
 _EXIT_TIMEOUT = 1.0  # seconds for a child that has closed its pipes to exit
@@ -54,7 +58,10 @@ class Leave(Struct, frozen=True, kw_only=True, tag="leave"):
 
 
 class Started(Struct, frozen=True, kw_only=True, tag="started"):
-    """The lifespans of the program have started: the handler is run now."""
+    """The handler is run now: the lifespans of the program have started, or it has none.
+
+    Sent for the first task of a child, and whenever lifespans were started.
+    """
 
 
 class ProgressUpdate(Struct, frozen=True, kw_only=True, tag="progress"):
@@ -194,9 +201,10 @@ class _Child:
             while isinstance(message := await self._receive(), Started | ProgressUpdate | NotesUpdate):
                 if isinstance(message, Started):
                     self.has_started = True
-                    run.start()
+                    if self._has_lifespans:
+                        run.start()
                 elif isinstance(message, NotesUpdate):
-                    run.keep_notes(message.notes)
+                    _keep_notes(run, message.notes)
                 else:
                     run.report_progress(message.progress)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -247,6 +255,14 @@ class _Child:
             with suppress(ValueError):
                 return f"the child process was killed by {signal.Signals(-code).name}"
         return f"the child process exited with status {code}"
+
+
+def _keep_notes(run: Run, notes: dict[str, Any]) -> None:
+    """Keep the notes of a child; drop them if they are too long together with those of arounds."""
+    try:
+        run.keep_notes(notes)
+    except InvalidOption as error:
+        logger.warning("dropped the notes that the handler of task %s made: %s", run.task.id, error)
 
 
 child_imports: list[str] = []

@@ -114,9 +114,18 @@ def _masker(task: Task) -> "Callable[[Event, Hint], Event]":
     values = longest_first(secret_values(_payload(task), task.secret), taken_secrets.get())
 
     def mask(event: "Event", _: "Hint") -> "Event":
+        _drop_own_variables(event)
         return _masked(event, values) if values else event
 
     return mask
+
+
+def _drop_own_variables(event: Any) -> None:
+    """Remove the local variables of windlass's own frames: they have the payload, as bytes."""
+    for one in (event.get("exception") or {}).get("values") or ():
+        for frame in (one.get("stacktrace") or {}).get("frames") or ():
+            if (frame.get("module") or "").startswith("windlass."):
+                frame.pop("vars", None)
 
 
 def _payload(task: Task) -> Any:

@@ -1,5 +1,7 @@
 """Tasks of Django's own framework: `django.tasks`, or the package that it came from."""
 
+import asyncio
+
 import pytest
 
 try:
@@ -8,6 +10,8 @@ except ModuleNotFoundError:
     from django_tasks import task
 
 from django.contrib.auth.models import Group
+
+from windlass import Retry
 
 ran: list[str] = []
 
@@ -31,3 +35,26 @@ def attempt(context: object) -> int:
 @task(backend="stubborn")
 def explode() -> None:
     raise pytest.UsageError("boom")
+
+
+@task(backend="stubborn")
+def return_object() -> object:
+    ran.append("object")
+    return object()
+
+
+@task(backend="stubborn")
+def ask_for_retry() -> None:
+    raise Retry("not yet", after=0)
+
+
+@task(backend="stubborn")
+def decline() -> None:
+    raise PermissionError("not this card")
+
+
+@task(backend="once")
+async def wait_for_cancel() -> None:
+    if "waiting" not in ran:
+        ran.append("waiting")
+        await asyncio.Event().wait()

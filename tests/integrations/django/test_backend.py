@@ -1,5 +1,6 @@
 """The backend of Django's Tasks framework, with a real worker."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,8 +14,21 @@ from django.test.utils import override_settings
 from django.utils import timezone
 
 from tests.django_settings import BACKEND
-from tests.integrations.django.framework_tasks import add, attempt, count_groups, explode, ran
+from tests.integrations.django.framework_tasks import (
+    add,
+    ask_for_retry,
+    attempt,
+    count_groups,
+    decline,
+    explode,
+    ran,
+    return_object,
+    wait_for_cancel,
+)
 from tests.integrations.django.test_worker import drain
+from tests.loops.workers import eventually
+from windlass import WorkerSettings
+from windlass.integrations.django import app
 from windlass.integrations.django.backend import WindlassBackend
 from windlass.integrations.django.task_results import (
     TaskResultDoesNotExist,
@@ -93,6 +107,85 @@ def test_a_task_fails_after_its_last_attempt(signals: list[tuple[str, Any]]) -> 
     assert result.errors[0].exception_class is pytest.UsageError
     assert result.errors[0].traceback.endswith("UsageError: boom\n")
     assert [name for name, _ in signals] == ["enqueued", "started", "started", "finished"]
+    assert signals[-1] == ("finished", TaskResultStatus.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("task", "attempts"),
+    [(return_object, 1), (ask_for_retry, 2), (decline, 1)],
+    ids=["object", "retry", "fatal"],
+)
+def test_a_task_that_is_buried_finishes_once(
+    task: Any, attempts: int, signals: list[tuple[str, Any]]
+) -> None:
+    result = task.enqueue()
+
+    drain()
+    result.refresh()
+
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, attempts)
+    assert [name for name, _ in signals] == ["enqueued", *["started"] * attempts, "finished"]
+    assert signals[-1] == ("finished", TaskResultStatus.FAILED)
+
+
+def test_a_result_that_is_not_json_says_so() -> None:
+    ran.clear()
+    result = return_object.enqueue()
+
+    drain()
+    result.refresh()
+
+    assert ran == ["object"]
+    assert "the handler ran, but its result is not JSON" in result.errors[0].traceback
+
+
+def test_a_receiver_that_fails_does_not_change_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(**_: Any) -> None:
+        raise LookupError("in the receiver")
+
+    task_finished.connect(broken, weak=False)
+    try:
+        fine, wrong = add.enqueue(1), explode.enqueue()
+        drain()
+    finally:
+        task_finished.disconnect(broken)
+    fine.refresh()
+    wrong.refresh()
+
+    assert (fine.status, fine.attempts) == (TaskResultStatus.SUCCESSFUL, 1)
+    assert wrong.errors[-1].exception_class is pytest.UsageError
+    assert caplog.text.count("LookupError: in the receiver") == 2
+
+
+def test_a_task_that_is_released_at_shutdown_has_not_finished(signals: list[tuple[str, Any]]) -> None:
+    ran.clear()
+    wait_for_cancel.enqueue()
+
+    async def work() -> None:
+        worker = app.worker(WorkerSettings(grace=timedelta(0)))
+        run = asyncio.create_task(worker.run())
+        try:
+            await eventually(lambda: "waiting" in ran)
+            worker.stop()
+            await asyncio.wait_for(run, 20)
+        finally:
+            await app.close()
+
+    asyncio.run(work())
+    assert [name for name, _ in signals] == ["enqueued", "started"]
+
+    drain()
+    assert signals[-1] == ("finished", TaskResultStatus.SUCCESSFUL)
+
+
+def test_a_task_whose_last_attempt_times_out_has_finished(signals: list[tuple[str, Any]]) -> None:
+    ran.clear()
+    result = wait_for_cancel.using(backend="brief").enqueue()
+
+    drain()
+    result.refresh()
+
+    assert result.status == TaskResultStatus.FAILED
     assert signals[-1] == ("finished", TaskResultStatus.FAILED)
 
 

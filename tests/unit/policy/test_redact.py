@@ -120,6 +120,17 @@ def test_a_secret_is_masked_also_as_errors_quote_it() -> None:
     assert scrubbed.count(MASK) == 4
 
 
+@pytest.mark.parametrize("secret", ["pässwörd9", "it's\n\"é\\x", '"a"b"', "lone \ud800 one"])
+def test_a_secret_is_masked_also_in_the_repr_of_bytes(secret: str) -> None:
+    payload = {"password": secret}
+    plain = json.dumps(payload).encode()
+    values = secret_values(payload)
+
+    for data in (plain, json.dumps(payload, ensure_ascii=False).encode("utf-8", "surrogatepass")):
+        assert scrub(repr(data), values) == f"""b'{{"password": "{MASK}"}}'"""
+    assert scrub(repr(secret.encode("utf-8", "surrogatepass")), values)[2:-1] == MASK
+
+
 def test_a_secret_is_masked_also_as_urls_spell_it() -> None:
     values = secret_values({"password": "a/b+c d&é"})
 

@@ -301,13 +301,19 @@ def _collect(
 
 
 def _spellings(text: str) -> tuple[str, ...]:
-    """Return the text, how repr, JSON and URLs would spell it, and its lines, which tracebacks may indent."""
-    quoted = (one[1:-1] for one in (repr(text), json.dumps(text), json.dumps(text, ensure_ascii=False)))
+    """Return the text, how repr, JSON and URLs would spell it, and its lines, which tracebacks may indent.
+
+    Also how repr spells it in bytes, by itself and in JSON.
+    """
+    encoded = json.dumps(text), json.dumps(text, ensure_ascii=False)
+    quoted = (one[1:-1] for one in (repr(text), *encoded))
+    in_bytes = (repr(one.encode("utf-8", "surrogatepass")) for one in (text, *encoded))
     bare = text.encode("utf-8", "replace")  # a lone surrogate is in no URL
     lines = [line for line in map(str.strip, text.splitlines()) if len(line) >= _MIN_LINE]
     return (
         text,
         *quoted,
+        *(one[start : -start + 1] for one, start in zip(in_bytes, (2, 3, 3), strict=True)),
         *(quote(bare, safe=""), quote(bare), quote_plus(bare)),
         *(lines if len(lines) <= _MAX_LINES else ()),
     )

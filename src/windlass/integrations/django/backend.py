@@ -6,6 +6,7 @@ A Django task becomes a task type of the same name, `shop.tasks.send`: limits, s
 dashboard know it by that. Its payload has `args` and `kwargs`.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import Any
@@ -15,10 +16,13 @@ from django.utils import timezone
 
 from ..._handler.context import Context
 from ..._model.attempt import Attempt
-from ..._model.task import Task, is_task_id
+from ..._model.outcome import Failed
+from ..._model.task import is_task_id
 from ..._policy.input.quote import suggestion
+from ..._worker.run import Stop
+from ..._worker.runner import outcome_of_error
 from ...errors import NotFound
-from ...signals import Fatal, Retry, Snooze
+from ...signals import Stop as StopSignal
 from ...tasktype import TaskType
 from . import app
 from .task_results import (
@@ -105,7 +109,7 @@ def _handler_of(function: Callable[..., Any]) -> Callable[..., Any]:
             args: list[Any], kwargs: dict[str, Any], via: str, ctx: Context, run_after: str | None = None
         ) -> Any:
             del via, run_after
-            run = _Run(ctx.task, await app.operator.attempts(ctx.task.id) if ctx.task.attempt > 1 else ())
+            run = _Run(ctx, await app.operator.attempts(ctx.task.id) if ctx.task.attempt > 1 else ())
             try:
                 return run.succeeded(await function(*run.before(args), **kwargs))
             except BaseException as error:
@@ -118,7 +122,7 @@ def _handler_of(function: Callable[..., Any]) -> Callable[..., Any]:
         args: list[Any], kwargs: dict[str, Any], via: str, ctx: Context, run_after: str | None = None
     ) -> Any:
         del via, run_after
-        run = _Run(ctx.task, app.sync_operator.attempts(ctx.task.id) if ctx.task.attempt > 1 else ())
+        run = _Run(ctx, app.sync_operator.attempts(ctx.task.id) if ctx.task.attempt > 1 else ())
         try:
             return run.succeeded(function(*run.before(args), **kwargs))
         except BaseException as error:
@@ -131,9 +135,9 @@ def _handler_of(function: Callable[..., Any]) -> Callable[..., Any]:
 class _Run:
     """One attempt at a Django task, as its signals tell of it."""
 
-    def __init__(self, task: Task, earlier: Sequence[Attempt]) -> None:
-        self._task = task
-        self._result = result_of(task, earlier)
+    def __init__(self, ctx: Context, earlier: Sequence[Attempt]) -> None:
+        self._ctx = ctx
+        self._result = result_of(ctx.task, earlier)
         self._sender = type(self._result.task.get_backend())
 
     def before(self, args: list[Any]) -> list[Any]:
@@ -148,6 +152,12 @@ class _Run:
 
     def failed(self, error: BaseException) -> None:
         """Send `task_finished` if the task is not tried again."""
-        is_last = self._task.attempt >= self._task.max_attempts and not isinstance(error, Retry)
-        if not isinstance(error, (KeyboardInterrupt, Snooze)) and (is_last or isinstance(error, Fatal)):
+        if isinstance(error, (asyncio.CancelledError, StopSignal)) and self._ctx.stopping:
+            run: Any = self._ctx._run  # noqa: SLF001 - a context does not say why its task is to stop
+            is_final = self._ctx.is_last_attempt and run.stop in (Stop.TIMEOUT, Stop.SILENT)
+        else:
+            task = self._ctx.task
+            outcome = outcome_of_error(task, error, _types[task.type].spec.fatal)
+            is_final = isinstance(outcome, Failed) and (outcome.fatal or self._ctx.is_last_attempt)
+        if is_final and not isinstance(error, KeyboardInterrupt):
             fail(self._result, self._sender, error)

@@ -28,6 +28,7 @@ from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import Error, Task
 from ..._policy.input.payload import decode
+from ...signals import Fatal
 
 __all__ = [
     "BaseTaskBackend",
@@ -103,10 +104,13 @@ def start(result: Any, sender: type) -> None:
 
 
 def succeed(result: Any, sender: type, value: Any) -> Any:
-    """Tell Django that a task has succeeded; returns its value as JSON. Raises TypeError if it is not."""
-    returned = normalize_json(value)
+    """Tell Django that a task has succeeded; returns its value as JSON. Raises Fatal if it is not."""
+    try:
+        returned = normalize_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Fatal(f"the handler ran, but its result is not JSON: {error}") from error
     _change(result, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=returned)
-    task_finished.send(sender=sender, task_result=result)
+    _send_finished(result, sender)
     return returned
 
 
@@ -114,7 +118,12 @@ def fail(result: Any, sender: type, error: BaseException) -> None:
     """Tell Django that a task has failed for good; call it where the exception is handled, for the log."""
     _change(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
     result.errors.append(_task_error(describe(error)))
-    task_finished.send(sender=sender, task_result=result)
+    _send_finished(result, sender)
+
+
+def _send_finished(result: Any, sender: type) -> None:
+    """Send `task_finished`. Django logs what receivers raise, which must not change how the task ended."""
+    task_finished.send_robust(sender=sender, task_result=result)
 
 
 def _task_of(stored: Task, payload: dict[str, Any]) -> Any:

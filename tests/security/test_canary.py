@@ -265,6 +265,7 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     "types list": (),
     "workers": (),
     "history": (),
+    "top": ("--once",),
     "audit": ("--limit", "1000"),
     "check": (),
     "archive show": (),
@@ -272,7 +273,7 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys((
         "alerts add", "alerts remove", "alerts test", "archive stop", "completion", "dead discard",
         "dashboard", "dead replay", "demo", "enqueue", "keeper", "keys create", "keys list", "keys revoke",
-        "keys rotate", "encryption new-key", "encryption rotate", "quotas set", "quotas remove",
+        "keys rotate", "encryption new-key", "encryption rotate", "init", "quotas set", "quotas remove",
         "endpoints enable",
         "limits change", "limits remove", "limits set", "migrate", "prune", "queues pause", "queues remove",
         "queues resume", "queues set", "queues stripe", "schedules add", "schedules pause",

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 import pytest
 from playwright.sync_api import Page
 
 from tests.dashboard.browser import Run, Tab
 from tests.examples import FULL
+from tests.loops.workers import SOON
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._dashboard.view import DashboardSettings
@@ -49,7 +51,8 @@ def test_nodes_and_memory_are_bounded(server: ApiServer, run: Run, open_tab: Cal
     run(change(SECONDS / 3))
     early = held(tab.page)
     run(change(SECONDS * 2 / 3))
-    late = held(tab.page)
-    assert late["Nodes"] <= early["Nodes"] * 1.2 + 500
-    assert late["JSHeapUsedSize"] <= early["JSHeapUsedSize"] * 1.3 + 2_000_000
+    most = {"Nodes": early["Nodes"] * 1.2 + 500, "JSHeapUsedSize": early["JSHeapUsedSize"] * 1.3 + 2_000_000}
+    deadline = monotonic() + SOON
+    while (late := held(tab.page)) and any(late[name] > most[name] for name in most):
+        assert monotonic() < deadline, (early, late)  # a collection may leave what was shown a moment ago
     run(app.close())

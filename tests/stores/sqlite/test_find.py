@@ -178,3 +178,9 @@ def test_counting_by_state_reads_no_more_than_those_tasks(
         steps = mixed.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.parameters).fetchall()
         scans = [step[-1] for step in steps if step[-1].startswith("SCAN task")]
         assert all("USING" in scan and "INDEX windlass_task_" in scan for scan in scans), scans
+
+
+async def test_no_state_at_all_matches_nothing_whatever_else_is_asked(store: SQLiteStore) -> None:
+    for where in (Filter(states=(), chained=True), Filter(states=(), failures=("x",))):
+        assert not (await store.find(where, Page())).items
+        assert not await store.count(where, (Dimension.STATE,))

@@ -106,7 +106,7 @@ def _access_by_state(state: State) -> tuple[str, Sequence[str]]:
 
 
 def _index(where: Filter) -> str:
-    if is_named(where):
+    if is_named(where) or where.states == ():  # nothing matches, and SQLite refuses an index for that
         return ""
     if where.is_expiring:
         return _indexed_by("windlass_task_expiring")

@@ -4,10 +4,11 @@ import asyncio
 import json
 import sqlite3
 import subprocess
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pypdf import PdfReader
@@ -121,20 +122,22 @@ async def test_a_tenant_learns_nothing_of_others(tmp_path: Path) -> None:
 
 
 async def test_figures_are_those_of_history(tmp_path: Path) -> None:
-    office = Office(tmp_path, zone="Europe/Berlin")
+    office = Office(tmp_path, zone="Africa/Lagos")  # an hour ahead of UTC in summer and winter
+    now = datetime.now(UTC)
+    day = now.date() - timedelta(days=2)
+    midnight = datetime.combine(day, time(), ZoneInfo("Africa/Lagos")).astimezone(UTC)
     hours = {
-        datetime(2026, 11, 14, 22, tzinfo=UTC): 500,  # the day before, there
-        datetime(2026, 11, 14, 23, tzinfo=UTC): 1_000,
-        datetime(2026, 11, 15, 22, tzinfo=UTC): 234,
-        datetime(2026, 11, 15, 23, tzinfo=UTC): 700,  # the day after
+        midnight - timedelta(hours=1): 500,
+        midnight: 1_000,
+        midnight + timedelta(hours=23): 234,
+        midnight + timedelta(hours=24): 700,
     }
     await office.app.open()
     for at, number in hours.items():
         took = histogram({cell_of(2.0): number})
         series = HistorySeries(queue="q", type="shop.pay", completed=number, retried=6, buried=1, run=took)
         await office.app.store.put(HistoryBucket(name=bucket_name(HOUR, at), series=(series,)))
-    period = parse_period(date(2026, 11, 15), None, "Europe/Berlin", NOON)
-    blocks = await queue_report(office.app, period, NOON)
+    blocks = await queue_report(office.app, parse_period(day, None, "Africa/Lagos", now), now)
 
     figures, bars = dict(blocks[0]["figures"]), blocks[2]["bars"]
     assert figures["tasks completed"] == "1,234"

@@ -1,11 +1,10 @@
 """Dependencies: what handlers get by annotation; opened before a run, closed after it."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from enum import StrEnum
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeAlias, get_type_hints
 
 from msgspec import Struct
@@ -130,33 +129,24 @@ async def _aopened(one: Provider, stack: AsyncExitStack, context: Context[Any], 
 # They cannot hide the exception of a run: what is outside of them, a transaction perhaps, must get it, too.
 
 
-def _close(
-    one: Provider,
-    manager: Any,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: TracebackType | None,
-) -> None:
-    try:
-        manager.__exit__(kind, error, trace)
-    except BaseException as raised:
-        if raised is not error:
-            add_origin(raised, one.what)
-        raise
+def _close(one: Provider, manager: Any, *raised: Any) -> None:
+    with _naming(one, raised[1]):
+        manager.__exit__(*raised)
 
 
-async def _aclose(
-    one: Provider,
-    manager: Any,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: TracebackType | None,
-) -> None:
+async def _aclose(one: Provider, manager: Any, *raised: Any) -> None:
+    with _naming(one, raised[1]):
+        await manager.__aexit__(*raised)
+
+
+@contextmanager
+def _naming(one: Provider, known: BaseException | None) -> Iterator[None]:
+    """Add to what closing raises by which dependency, unless that is the exception of the run."""
     try:
-        await manager.__aexit__(kind, error, trace)
-    except BaseException as raised:
-        if raised is not error:
-            add_origin(raised, one.what)
+        yield
+    except BaseException as error:
+        if error is not known:
+            add_origin(error, one.what)
         raise
 
 

@@ -1,10 +1,8 @@
 """API keys: authenticate requests, and check scopes and bounds."""
 
 import logging
-from asyncio import Lock, sleep
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from math import inf
 from time import monotonic
 
 from msgspec import Struct
@@ -13,6 +11,7 @@ from starlette.requests import Request
 
 from .._model.filter import Filter
 from .._model.key import ApiKey, Login, Scope
+from .._observe.cached_reads import RecentRead
 from .._policy import api_key
 from .._policy.api_key import Rejection
 from .._store.protocol import Store, all_records
@@ -30,8 +29,6 @@ FRESH_FOR = 1.0
 
 MISSING_FOR = 0.1
 """Seconds between two looks at the store for keys and logins that are not known here; more if it is slow."""
-
-_SHARE = 10  # Reading keys takes up at most one part in this many of the time, however many are unknown.
 
 _REASONS = {
     Rejection.UNKNOWN: Reason.UNKNOWN_KEY,
@@ -174,10 +171,8 @@ class Authenticator:
         self._open_until_keys = open_until_keys
         self._keys: dict[str, ApiKey] = {}
         self._accepted: dict[str, ApiKey] = {}  # by the header that was sent, until the keys are read again
-        self._read_at = -inf
-        self._pause = MISSING_FOR  # between two reads
         self._store_now = datetime.min.replace(tzinfo=UTC)
-        self._reading = Lock()
+        self._reading = RecentRead(self._read)
         self._uses = KeyUses(store)
 
     async def authenticate(self, request: Request, *, forms: bool = False) -> Caller:
@@ -194,7 +189,9 @@ class Authenticator:
     async def authenticate_key(self, request: Request) -> Caller:
         """Return the caller by its key, also if the server requires none; raise 401 without a valid one."""
         given = header(request, b"authorization")
-        if (accepted := self._accepted.get(given)) is not None and monotonic() - self._read_at < FRESH_FOR:
+        if (
+            accepted := self._accepted.get(given)
+        ) is not None and monotonic() - self._reading.read_at < FRESH_FOR:
             return Caller(accepted)
         kind, _, text = given.partition(" ")
         if kind.lower() != "bearer" or not text:
@@ -233,7 +230,7 @@ class Authenticator:
 
     @property
     def _now(self) -> datetime:
-        return self._store_now + timedelta(seconds=monotonic() - self._read_at)
+        return self._store_now + timedelta(seconds=monotonic() - self._reading.read_at)
 
     async def _has_no_keys(self) -> bool:
         """Tell whether no key has existed so far; once one has, the server stays closed without keys."""
@@ -242,21 +239,16 @@ class Authenticator:
         return self._open_until_keys
 
     async def _refresh(self, since: float) -> None:
-        """Read the keys, unless they were since then; concurrent requests share one read."""
-        if self._read_at >= since:
-            return
-        async with self._reading:
-            if self._read_at >= since:
-                return
-            await sleep(self._read_at + self._pause - monotonic())
-            read_at = monotonic()
-            try:
-                await self._store.open()
-                now = await self._store.now()
-                keys = {key.name: key for key in await all_records(self._store, ApiKey)}
-            except StoreError as error:  # its message may name hosts and files: for the log only
-                logger.warning("cannot read API keys from the store: %s", error)
-                raise Problem("store-unavailable", "cannot read API keys from the store; retry") from error
-            self._keys, self._store_now, self._read_at = keys, now, read_at
-            self._pause = min(max(MISSING_FOR, (monotonic() - read_at) * _SHARE), FRESH_FOR)
-            self._accepted.clear()
+        """Read the keys, unless they were since then."""
+        await self._reading.since(since, pause=MISSING_FOR, at_most=FRESH_FOR)
+
+    async def _read(self) -> None:
+        try:
+            await self._store.open()
+            now = await self._store.now()
+            keys = {key.name: key for key in await all_records(self._store, ApiKey)}
+        except StoreError as error:  # its message may name hosts and files: for the log only
+            logger.warning("cannot read API keys from the store: %s", error)
+            raise Problem("store-unavailable", "cannot read API keys from the store; retry") from error
+        self._keys, self._store_now = keys, now
+        self._accepted.clear()

@@ -1,12 +1,12 @@
 """Sign in with a key: the browser gets a random value, and the store a login that has its hash."""
 
-import asyncio
 from math import inf
 from secrets import token_urlsafe
 from time import monotonic
 
 from .._model.filter import By
 from .._model.key import Login, Scope
+from .._observe.cached_reads import RecentRead
 from .._policy import api_key
 from .._store.protocol import Store, all_records
 from .auth import FRESH_FOR, MISSING_FOR, Authenticator, Caller
@@ -21,9 +21,7 @@ class Logins:
     def __init__(self, store: Store, authenticator: Authenticator) -> None:
         self._store = store
         self._authenticator = authenticator
-        self._known: dict[str, Login] = {}
-        self._read_at = -inf
-        self._reading = asyncio.Lock()
+        self._reading = RecentRead(self._read)
 
     async def sign_in(self, text: str) -> str:
         """Return the value that the holder of this key's text is known by; raise 401 or 403.
@@ -45,10 +43,10 @@ class Logins:
         """Return who has this value; None unless the login, the key and its secret are valid."""
         asked_at = monotonic()
         name = api_key.login_name(value)
-        await self._refresh(asked_at - FRESH_FOR)
-        if name not in self._known:
-            await self._refresh(asked_at)
-        login = self._known.get(name)
+        known = await self._since(asked_at - FRESH_FOR)
+        if name not in known:
+            known = await self._since(asked_at)
+        login = known.get(name)
         key = None if login is None else await self._authenticator.key_of(login)
         return None if key is None else Caller(key)
 
@@ -57,16 +55,11 @@ class Logins:
         caller, name = await self.caller(value), api_key.login_name(value)
         if caller is not None:
             await self._store.remove(Login, name, By(who=caller.name))
-            self._known.pop(name, None)
+            (await self._since(-inf)).pop(name, None)
 
-    async def _refresh(self, since: float) -> None:
-        """Read the logins, unless they were since then; concurrent requests share one read."""
-        if self._read_at >= since:
-            return
-        async with self._reading:
-            if self._read_at >= since:
-                return
-            await asyncio.sleep(self._read_at + MISSING_FOR - monotonic())
-            read_at = monotonic()
-            self._known = {login.name: login for login in await all_records(self._store, Login)}
-            self._read_at = read_at
+    async def _since(self, since: float) -> dict[str, Login]:
+        """Return the logins as they were then or later."""
+        return await self._reading.since(since, pause=MISSING_FOR, at_most=FRESH_FOR)
+
+    async def _read(self) -> dict[str, Login]:
+        return {login.name: login for login in await all_records(self._store, Login)}

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from math import inf
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from msgspec import Struct
 
@@ -82,6 +82,35 @@ class CachedReads(Generic[K, V]):
             raise StoreUnavailable(
                 f"timed out after {self._timeout:g} s reading {self._what} from the store"
             ) from None
+
+
+class RecentRead(Generic[V]):
+    """The newest result of one `read`, for callers who each say how recent it must be. For one event loop.
+
+    Concurrent callers share a read. Reads follow each other at a bounded rate, whatever callers ask for.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[V]]) -> None:
+        self.read_at = -inf  # when the newest read began
+        self._read = read
+        self._value: V | None = None
+        self._took = 0.0
+        self._reading = asyncio.Lock()
+
+    async def since(self, instant: float, *, pause: float, at_most: float) -> V:
+        """Return what was read at this instant or later. Raises what `read` raises.
+
+        Between the starts of two reads are `pause` seconds, more if they take long, `at_most` so many.
+        """
+        if self.read_at < instant:
+            async with self._reading:
+                if self.read_at < instant:
+                    wait = min(max(pause, self._took * _SHARE), at_most)
+                    await asyncio.sleep(self.read_at + wait - monotonic())
+                    began = monotonic()
+                    self._value = await self._read()
+                    self.read_at, self._took = began, monotonic() - began
+        return cast("V", self._value)
 
 
 class _Cached(Struct, Generic[V]):

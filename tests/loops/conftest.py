@@ -1,10 +1,12 @@
 """Shorten the delays of workers and keepers, so that the tests are quick; an app with a manual clock."""
 
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.loops import hooked_tasks
 from windlass import App
 from windlass._keeper import keeper
 from windlass._store.protocol import Store
@@ -42,6 +44,19 @@ async def bare_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     await made.open()
     yield made
     await made.close()
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The app of hooked_tasks on a store of its own; the file that tells what happened in which process."""
+    file = tmp_path / "log"
+    file.touch()
+    monkeypatch.setenv("HOOKED_LOG", str(file))
+    monkeypatch.setenv("HOOKED_WORKER", str(os.getpid()))
+    monkeypatch.setenv("HOOKED_MODE", "")
+    before = hooked_tasks.app.use_store(MemoryStore())
+    yield file
+    hooked_tasks.app.use_store(before)
 
 
 @pytest.fixture(autouse=True)

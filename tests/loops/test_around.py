@@ -3,9 +3,8 @@
 import asyncio
 import gc
 import os
-import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -15,9 +14,8 @@ import pytest
 
 from tests.loops import child_tasks, hooked_tasks
 from tests.loops.child_tasks import app as child_app
-from tests.loops.test_lifespan import lines, log  # noqa: F401  a fixture
-from tests.loops.workers import assert_nothing_held, drained, eventually, pause, tasks, working
-from windlass import App, Backoff, CallNext, Context, Fatal, InvalidOption, Snooze, State, Task
+from tests.loops.workers import assert_nothing_held, drained, error_of, eventually, pause, tasks, working
+from windlass import App, Backoff, CallNext, Context, Fatal, InvalidOption, Snooze, State
 from windlass._stores.memory import MemoryStore
 
 LATE = 10.0  # seconds: a deadline that a loaded machine keeps, too
@@ -52,12 +50,6 @@ def watch(app: App, name: str = "around") -> list[str]:
             raise
 
     return seen
-
-
-async def error_of(app: App) -> str:
-    [task] = await tasks(app)
-    assert task.error is not None
-    return f"{task.error.type}: {task.error.message}\n{task.error.traceback}"
 
 
 # -- order, results and exceptions ---------------------------------------------------------------------
@@ -454,7 +446,7 @@ async def test_it_sees_that_a_child_died_or_timed_out(child: App) -> None:
     assert {task.error.type for task in await tasks(child)} == {"ProcessDied", "TimedOut"}
 
 
-async def test_notes_of_an_around_and_of_a_child_are_both_kept(log: Path) -> None:  # noqa: F811
+async def test_notes_of_an_around_and_of_a_child_are_both_kept(log: Path) -> None:
     @hooked_tasks.app.around
     async def noting(ctx: Context, call_next: CallNext) -> None:
         ctx.note(before=1)
@@ -475,7 +467,7 @@ async def test_notes_of_an_around_and_of_a_child_are_both_kept(log: Path) -> Non
 
 
 async def test_notes_of_a_child_that_are_too_long_with_those_of_an_around_are_dropped(
-    log: Path,  # noqa: F811
+    log: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @hooked_tasks.app.around
@@ -494,113 +486,3 @@ async def test_notes_of_a_child_that_are_too_long_with_those_of_an_around_are_dr
     assert b"before" in (attempt.notes or b"")
     assert b"inside" not in (attempt.notes or b"")
     assert "dropped the notes that the handler of task" in caplog.text
-
-
-# -- generators: where the handler runs ----------------------------------------------------------------
-
-
-def note_place(app: App, seen: list[Any], name: str = "") -> None:
-    @app.around
-    def place(ctx: Context) -> Iterator[None]:
-        seen.append((name, ctx.task.type.rpartition(".")[2], threading.get_ident()))
-        try:
-            yield
-        except BaseException as error:
-            seen.append((name, repr(error), threading.get_ident()))
-            raise
-        else:
-            seen.append((name, "done", threading.get_ident()))
-
-
-async def test_a_generator_runs_in_the_thread_of_the_handler(app: App) -> None:
-    seen: list[Any] = []
-    threads: list[int] = []
-    note_place(app, seen)
-
-    @app.task(max_attempts=1)
-    def in_a_thread() -> None:
-        threads.append(threading.get_ident())
-        raise ValueError("no")
-
-    @app.task
-    async def on_the_loop() -> None:
-        threads.append(threading.get_ident())
-
-    await in_a_thread.aenqueue()
-    await on_the_loop.aenqueue()
-    await drained(app, slots=1)
-
-    there, here = threads
-    assert seen == [
-        ("", "in_a_thread", there), ("", "ValueError('no')", there),
-        ("", "on_the_loop", here), ("", "done", here),
-    ]  # fmt: skip
-    assert here == threading.get_ident() != there
-
-
-async def test_async_arounds_are_outside_of_generators_and_both_keep_their_order(app: App) -> None:
-    seen: list[Any] = []
-    note_place(app, seen, "g1")
-
-    @app.around
-    async def outside(ctx: Context, call_next: CallNext) -> None:
-        seen.append(("async", "", 0))
-        await call_next()
-        seen.append(("async", "done", 0))
-
-    note_place(app, seen, "g2")
-
-    @app.task
-    def work() -> None: ...
-
-    await work.aenqueue()
-    await drained(app)
-
-    assert [name for name, *_ in seen] == ["async", "g1", "g2", "g2", "g1", "async"]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_a_generator_cannot_hide_an_exception_but_can_translate_it(app: App, is_async: bool) -> None:
-    seen: list[str] = []
-
-    @app.around
-    def outer(ctx: Context) -> Iterator[None]:
-        try:
-            yield
-        except ValueError as error:
-            seen.append("the outer one saw it")
-            raise Fatal("translated") from error
-
-    @app.around
-    def inner(ctx: Context) -> Iterator[None]:
-        with suppress(ValueError):
-            yield
-
-    def failing() -> None:
-        raise ValueError("boom")
-
-    async def afailing() -> None:
-        raise ValueError("boom")
-
-    handler: Callable[..., Any] = afailing if is_async else failing
-    await app.task(name="failing")(handler).aenqueue()
-    await drained(app)
-
-    text = await error_of(app)
-    assert seen == ["the outer one saw it"]
-    assert "Fatal: translated" in text
-    assert "outer" in text.rpartition("raised by the around ")[2]
-
-
-async def test_a_generator_runs_in_the_child_process_of_the_handler(log: Path) -> None:  # noqa: F811
-    errors: list[tuple[Task, BaseException]] = []
-    hooked_tasks.app.on_error(lambda task, error: errors.append((task, error)))
-    try:
-        await hooked_tasks.fail.aenqueue()
-        await drained(hooked_tasks.app, processes=1)
-    finally:
-        hooked_tasks.app.hooks.error_hooks.clear()
-
-    assert [str(error) for _, error in errors] == ["boom"]
-    assert lines(log) == ["enter", "enter", "before", "failed-boom", "after", "leave", "leave"]
-    assert lines(log, os.getpid()) == ["enter", "leave"]

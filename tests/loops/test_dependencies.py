@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 
 from tests.loops import hooked_tasks
+from tests.loops.hooked_log import lines
 from tests.loops.test_around import error_of
-from tests.loops.test_lifespan import lines, log  # noqa: F401  a fixture
 from tests.loops.workers import drained, pause, tasks, working
 from windlass import INJECTED, App, Backoff, Context, Depends, Fatal, InvalidOption, State
 
@@ -302,7 +302,7 @@ async def test_a_handler_that_is_stopped_closes_its_dependencies_before_the_life
 # -- child processes -------------------------------------------------------------------------------
 
 
-async def test_in_a_child_process_dependencies_run_beside_the_handler(log: Path) -> None:  # noqa: F811
+async def test_in_a_child_process_dependencies_run_beside_the_handler(log: Path) -> None:
     on_loop = await hooked_tasks.depends.aenqueue()
     blocking = await hooked_tasks.depends_blocking.aenqueue()
     await drained(hooked_tasks.app, processes=1, slots=1)

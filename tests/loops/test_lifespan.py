@@ -11,6 +11,7 @@ import pytest
 
 from tests.loops import child_tasks, hooked_tasks
 from tests.loops.child_tasks import app as child_app
+from tests.loops.hooked_log import lines
 from tests.loops.workers import assert_nothing_held, drained, eventually, pause, settings, tasks, working
 from windlass import App, Backoff, Context, InvalidOption, State
 from windlass._stores.memory import MemoryStore
@@ -25,23 +26,21 @@ def app() -> App:
     return App("memory://", backoff=Backoff(base=0, jitter=0))
 
 
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The app of hooked_tasks on a store of its own; the file that tells what happened in which process."""
-    file = tmp_path / "log"
-    file.touch()
-    monkeypatch.setenv("HOOKED_LOG", str(file))
-    monkeypatch.setenv("HOOKED_WORKER", str(os.getpid()))
-    monkeypatch.setenv("HOOKED_MODE", "")
-    before = hooked_tasks.app.use_store(MemoryStore())
-    yield file
-    hooked_tasks.app.use_store(before)
+def crashing_lifespan(app: App) -> asyncio.Event:
+    """Declare a lifespan that ends by itself once the event is set."""
+    crash = asyncio.Event()
 
+    async def consume() -> None:
+        await crash.wait()
+        raise ConnectionError("the connection was closed")
 
-def lines(file: Path, pid: int | None = None) -> list[str]:
-    """What happened, in order: in one process, or with every process's number."""
-    pairs = [line.split() for line in file.read_text().splitlines()]
-    return [what for what, at in pairs if pid is None or int(at) == pid]
+    @app.lifespan
+    async def consuming(_: App) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(consume())
+            yield
+
+    return crash
 
 
 async def test_lifespans_are_entered_in_order_and_left_in_reverse_around_all_work(app: App) -> None:
@@ -279,17 +278,7 @@ async def test_stopping_a_worker_cancels_a_start_that_hangs(app: App) -> None:
 async def test_a_lifespan_that_ends_by_itself_stops_the_worker_with_an_error(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    crash = asyncio.Event()
-
-    async def consume() -> None:
-        await crash.wait()
-        raise ConnectionError("the connection was closed")
-
-    @app.lifespan
-    async def consuming(_: App) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(consume())
-            yield
+    crash = crashing_lifespan(app)
 
     @app.task
     async def work() -> None:
@@ -309,17 +298,7 @@ async def test_a_lifespan_that_ends_by_itself_stops_the_worker_with_an_error(
 async def test_a_lifespan_that_ends_by_itself_while_another_is_entered_is_an_error(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    crash = asyncio.Event()
-
-    async def consume() -> None:
-        await crash.wait()
-        raise ConnectionError("the connection was closed")
-
-    @app.lifespan
-    async def consuming(_: App) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(consume())
-            yield
+    crash = crashing_lifespan(app)
 
     @app.lifespan
     async def slow(_: App) -> AsyncIterator[None]:

@@ -200,3 +200,10 @@ __all__ = [
     "watched",
     "working",
 ]
+
+
+async def error_of(app: App) -> str:
+    """The error of the only task of an app, with its traceback."""
+    [task] = await tasks(app)
+    assert task.error is not None
+    return f"{task.error.type}: {task.error.message}\n{task.error.traceback}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.loops.workers import eventually
-from tests.system.server_processes import has_ended
+from tests.system.supervised import has_ended
 from windlass._supervisor import supervisor
 from windlass._supervisor.supervisor import Kind, Supervisor, restart_pause
 from windlass.errors import Refused

@@ -1,11 +1,7 @@
 """`windlass serve --processes`, its processes, and clients that know which process they are connected to."""
 
 import http.client
-import os
-import re
-import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -14,63 +10,30 @@ from time import monotonic
 from typing import Self
 
 from tests.servers.process import free_port
-from tests.system.fleet import ROOT, wait_until
+from tests.system.fleet import ROOT
+from tests.system.supervised import Supervised
 
 
-class ServerProcesses:
+class ServerProcesses(Supervised):
     """A supervisor and its server processes."""
+
+    started = "serving"
 
     def __init__(self, folder: Path, number: int, *options: str, store: str = "") -> None:
         self.port = free_port()
         self._clients: list[Client] = []
-        self._file = folder / "serve.log"
         place = store or f"sqlite:///{folder.absolute()}/windlass.db"
-        command = [sys.executable, "-m", "windlass._cli.main", "serve", "--processes", str(number)]
-        command += ["--port", str(self.port), "--store", place, *options]
-        with self._file.open("wb") as log:
-            self.parent = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "TMPDIR": str(folder)},
-            )
+        command = ("serve", "--processes", str(number), "--port", str(self.port), "--store", place, *options)
+        super().__init__(folder / "serve.log", ROOT, {"TMPDIR": str(folder)}, *command)
 
-    def __enter__(self) -> Self:
-        wait_until(lambda: "serving" in self.log or not self.is_running, 40, what="the server serves")
-        assert self.is_running, self.log
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        children = self.children
+    def __exit__(self, *raised: object) -> None:
         if self.is_running:
             self.parent.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.parent.wait(20)
-        self.parent.kill()
-        self.parent.wait()
+        super().__exit__(*raised)
         for client in self._clients:
             client.close()
-        for pid in children:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    @property
-    def log(self) -> str:
-        return self._file.read_text()
-
-    @property
-    def is_running(self) -> bool:
-        return self.parent.poll() is None
-
-    @property
-    def children(self) -> list[int]:
-        """The process ids of the server processes."""
-        pid = self.parent.pid
-        with suppress(OSError):
-            return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        return []
 
     def owner(self, client_port: int) -> int | None:
         """The server process that has accepted the connection from this port."""
@@ -93,14 +56,6 @@ def _open_files(pid: int) -> set[str]:
             with suppress(OSError):
                 found.add(str(one.readlink()))
     return found
-
-
-def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or only waits to be collected by whoever inherited it."""
-    try:
-        return re.search(r"\) [ZX] ", Path(f"/proc/{pid}/stat").read_text()) is not None
-    except OSError:
-        return True
 
 
 class Client:

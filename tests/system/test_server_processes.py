@@ -14,7 +14,8 @@ import pytest
 
 from tests.servers.postgres import Postgres
 from tests.system.fleet import wait_until
-from tests.system.server_processes import Load, ServerProcesses, has_ended
+from tests.system.server_processes import Load, ServerProcesses
+from tests.system.supervised import has_ended
 from windlass import App
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.fleet import wait_until
-from tests.system.server_processes import has_ended
+from tests.system.supervised import has_ended
 from tests.system.worker_processes import WorkerProcesses
 from windlass import Filter, Page
 

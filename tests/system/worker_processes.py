@@ -1,16 +1,11 @@
 """`windlass worker --workers` with a program whose handlers write down each run."""
 
 import os
-import signal
-import subprocess
-import sys
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 from tests.system.fleet import ROOT, wait_until
-from tests.system.server_processes import has_ended
+from tests.system.supervised import Supervised
 from windlass import App, Filter, Page, State
 
 PROGRAM = """
@@ -48,7 +43,7 @@ def _apart() -> None:
     """For its parameters: PROGRAM has the handler."""
 
 
-class WorkerProcesses:
+class WorkerProcesses(Supervised):
     """A supervisor and its workers, on a store in the folder."""
 
     def __init__(self, folder: Path, number: int, *options: str) -> None:
@@ -58,51 +53,9 @@ class WorkerProcesses:
         self.app.setup()
         self._nap = self.app.task(name="nap")(_nap)
         self._apart = self.app.task(name="apart", process=True)(_apart)
-        self._file = folder / "worker.log"
-        command = [sys.executable, "-m", "windlass._cli.main", "worker", "program:app"]
-        command += ["--workers", str(number), *QUICK, *options]
         path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-        with self._file.open("wb") as log:
-            self.parent = subprocess.Popen(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": path},
-            )
-        self._seen: set[int] = set()
-
-    def __enter__(self) -> Self:
-        wait_until(lambda: "started" in self.log or not self.is_running, 60, what="the workers start")
-        assert self.is_running, self.log
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        left = self.children
-        self.parent.kill()
-        self.parent.wait()
-        for pid in [*left, *self._seen]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    @property
-    def log(self) -> str:
-        return self._file.read_text()
-
-    @property
-    def is_running(self) -> bool:
-        return self.parent.poll() is None
-
-    @property
-    def children(self) -> list[int]:
-        """The process ids of the workers."""
-        pid = self.parent.pid
-        found: list[int] = []
-        with suppress(OSError):
-            found = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        self._seen.update(found)
-        return found
+        command = ("worker", "program:app", "--workers", str(number), *QUICK, *options)
+        super().__init__(folder / "worker.log", folder, {"PYTHONPATH": path}, *command)
 
     def enqueue(self, number: int, seconds: float) -> None:
         self.app.sync_client.enqueue_many([self._nap.step(seconds=seconds)] * number)
@@ -131,6 +84,3 @@ class WorkerProcesses:
         """How many tasks run in this worker."""
         lines = [line.split() for line in (self.folder / "runs").read_text().splitlines()]
         return sum(1 if line[0] == "start" else -1 for line in lines if line[2:] == [str(pid)])
-
-    def everyone_has_ended(self) -> bool:
-        return all(has_ended(pid) for pid in self._seen)

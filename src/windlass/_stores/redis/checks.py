@@ -1,7 +1,5 @@
 """What a server promises, and whether it is fit for a store."""
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 from ..._store.protocol import Durability, Finding, Promise
@@ -122,11 +120,6 @@ def refuse(server: Server, wanted: Durability | None, address: str) -> None:
             f"Redis at {address} is {promise.durability}, but durability={wanted} was asked for: "
             f"{promise.why}; set appendonly yes and appendfsync {sync}"
         )
-
-
-async def check(client: Client) -> Sequence[Finding]:
-    """Check the server's settings."""
-    return (await read_server(client)).findings()
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from ..._model.task import TaskId
 from ...errors import StoreError, StoreUnavailable, WindlassError
 from ..records import readable, reader
 from ..rules.queue_rules import QueueRules
+from . import schema
 from .clock import StoreClock
 from .connection.address import Address
 from .connection.client import Client
@@ -70,20 +71,23 @@ class Database:
         return self._rules or await self.read_rules()
 
     async def read_rules(self) -> VersionedRules:
-        """Read the rules of queues again."""
+        """Read the rules of queues again. Raises SchemaMismatch if the store has another schema."""
         keys = self.keys
-        version, queues, limits, relayouts = await self.client.call_all(
+        (version, number), queues, limits, relayouts = await self.client.call_all(
             [
-                ("HGET", keys.meta, "rules"),
+                ("HMGET", keys.meta, "rules", "schema"),
                 ("HVALS", keys.bodies("queue")),
                 ("HVALS", keys.bodies(KINDS[Limit])),
                 ("SMEMBERS", keys.relayout),
             ]
         )
+        if number is None:
+            version, number = await schema.create(self.client, keys)
+        schema.require(number, self.address.display)
         settings = {one.name: one for one in readable(_read_settings, queues)}
         found = sorted(readable(_read_limit, limits), key=lambda limit: limit.name)
         rules = QueueRules(settings, found, frozenset(one.decode() for one in relayouts))
-        self._rules = VersionedRules((version or b"").decode(), rules)
+        self._rules = VersionedRules(version.decode(), rules)
         return self._rules
 
     # -- units of work -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 | key | type | content |
 | --- | --- | --- |
-| `meta` | hash | version of queue settings and limits, leader, format |
+| `meta` | hash | version of queue settings and limits, leader, number of the schema |
 | `t:<id>` | string | a task (`rows.py`) |
 | `d:<id>` | string | what does not change of a task, if that is long |
 | `a:<id>` `m:<id>` | list, hash | recorded attempts; marks of `once` |

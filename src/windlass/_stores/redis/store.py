@@ -36,7 +36,7 @@ from ...errors import NotSupported
 from ..rules import actions, refusals
 from ..rules.admission import admit
 from ..rules.audit import audited_rewrite, is_about_tasks, logged
-from . import checks, leases, records, upkeep
+from . import checks, leases, records, schema, upkeep
 from .claim.claimer import Claimer
 from .connection.address import Address, parse
 from .connection.client import on_their_loops
@@ -97,6 +97,7 @@ class RedisStore:
         if self._server is None:
             server = await checks.read_server(self._database.client)
             checks.refuse(server, self.address.durability, self.address.display)
+            await self._database.read_rules()
             self._server = server
 
     async def close(self) -> None:
@@ -231,16 +232,20 @@ class RedisStore:
     # -- admin ---------------------------------------------------------------------------------------
 
     async def migrations(self) -> Sequence[Migration]:
-        """Return an empty sequence: there is no schema."""
+        """Return an empty sequence: there are none. Raises SchemaMismatch if the store has another schema."""
+        await self._database.read_rules()
         return ()
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:  # noqa: ARG002  as the protocol has it
-        """Raise NotSupported: there is no schema."""
+        """Raise NotSupported: there are none. Raises SchemaMismatch if the store has another schema."""
+        await self._database.read_rules()
         raise NotSupported("a store on Redis has no schema to migrate")
 
     async def check(self) -> Sequence[Finding]:
-        """Check the server's settings."""
-        return await checks.check(self._database.client)
+        """Check the server's settings and the store's schema."""
+        database = self._database
+        found = await checks.read_server(database.client)
+        return [*found.findings(), await schema.check(database.client, database.keys)]
 
 
 async def _rewrite(unit: UnitOfWork, action: Rewrite) -> Applied:

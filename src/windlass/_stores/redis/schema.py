@@ -1,0 +1,59 @@
+"""The schema of a store: its number is written when the store is created, and checked before it is used.
+
+There are no migrations so far: a store of another schema is refused.
+"""
+
+from ..._store.protocol import Finding
+from ...errors import SchemaMismatch
+from .. import findings
+from .connection.client import Client
+from .keys import Keys
+
+SCHEMA = 2
+"""The schema that this version reads and writes. Raise it whenever keys or rows are stored in another way."""
+
+UNNUMBERED = 1
+"""The schema of stores that have tasks and no number: they are older than the number."""
+
+_FIRST_RULES = 1  # their version, so that a commit is refused after the store was deleted
+
+
+async def create(client: Client, keys: Keys) -> tuple[bytes, bytes]:
+    """Number a store that has no tasks; return the version of its rules, and the number of its schema."""
+    if await client.call("EXISTS", keys.ids):
+        return b"", str(UNNUMBERED).encode()
+    *_, (rules, number) = await client.call_all(
+        [
+            ("HSETNX", keys.meta, "rules", _FIRST_RULES),
+            ("HSETNX", keys.meta, "schema", SCHEMA),
+            ("HMGET", keys.meta, "rules", "schema"),
+        ]
+    )
+    return rules, number
+
+
+def require(number: bytes | int, where: str) -> None:
+    """Raise SchemaMismatch unless this code can work with a store of this schema."""
+    found = int(number)
+    if found > SCHEMA:
+        raise SchemaMismatch(
+            f"{where} has schema {found}, this version of windlass knows only up to {SCHEMA}: upgrade "
+            f"windlass, or use another store (?name=… in its URL)"
+        )
+    if found < SCHEMA:
+        raise SchemaMismatch(
+            f"{where} has schema {found}, this version of windlass needs {SCHEMA}: finish its tasks with the "
+            f"version that wrote them and delete its keys, or use another store (?name=… in its URL)"
+        )
+
+
+async def check(client: Client, keys: Keys) -> Finding:
+    """Report the schema of a store to the health check."""
+    where = client.address.display
+    number, has_tasks = await client.call_all([("HGET", keys.meta, "schema"), ("EXISTS", keys.ids)])
+    found = int(number or (UNNUMBERED if has_tasks else SCHEMA))
+    try:
+        require(found, where)
+    except SchemaMismatch as mismatch:
+        return findings.error("schema", str(mismatch))
+    return findings.fine("schema", f"{where} has schema {found}, the newest")

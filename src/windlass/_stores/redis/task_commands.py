@@ -6,14 +6,16 @@ What is written is the difference between the task as it was read and as it is t
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from ..._model.state import ENDED, State
 from ..._model.task import Task
 from .connection.link import Argument
 from .keys import NO_PLACE, SEPARATOR, Keys, group_of
-from .rows import Stored, instant
+from .rows import Stored, instant, row_of
 
 Command: TypeAlias = list[Argument]
-"""A command, its key and its arguments. `LEAVE` is our own: see lua/parts/commit.lua."""
+"""A command, its key and its arguments. `LEAVE` and `FILE` are our own: see lua/parts/commit.lua."""
 
 _MOST_ARGUMENTS = 1000
 
@@ -26,7 +28,7 @@ class Commands:
 
     def __init__(self) -> None:
         self._all: list[Command] = []
-        self._open: dict[tuple[str, str], Command] = {}
+        self._open: dict[tuple[str | int, str], Command] = {}  # by name or score, and key
 
     def __iter__(self) -> Iterator[Command]:
         return iter(self._all)
@@ -47,17 +49,85 @@ class Commands:
             self._open[name, key] = found = [name, key, *members]
             self._all.append(found)
 
+    def file(self, key: str, score: int, task: int) -> None:
+        """Add a task of the commit, given by its position, to a sorted set."""
+        found = self._open.get((score, key))
+        if found is None:
+            self._open[score, key] = found = ["FILE", key, score, task, task]
+            self._all.append(found)
+        elif found[-1] == task - 1:
+            found[-1] = task
+        else:
+            found += (task, task)
+
+
+class _Alike(Struct, frozen=True, gc=False):
+    """What new ready tasks have in common that differ in id and document only."""
+
+    row: bytes  # without the document
+    group: str
+    due: int
+    ready: str
+    rank: int
+
+
+class ReadyTasks:
+    """Writes new tasks that are ready at once: what is the same for many of a batch is made once."""
+
+    def __init__(self, commands: Commands, keys: Keys) -> None:
+        self._commands = commands
+        self._keys = keys
+        self._alike: dict[tuple[object, ...], _Alike] = {}
+
+    def write(self, task: Task, place: str, document: bytes, position: int) -> bytes:
+        """Insert a task that is due when it is created; return its row."""
+        commands, keys = self._commands, self._keys
+        kind = (task.queue, task.type, task.tenant, task.boost, task.expires_at, place, not document)
+        alike = self._alike.get(kind)
+        if alike is None:
+            alike = self._alike[kind] = self._first(task, place, document)
+        commands.file(keys.ids, 0, position)
+        commands.file(alike.group, alike.due, position)
+        commands.file(alike.ready, alike.rank, position)
+        _name(commands, keys, task)
+        if task.expires_at is not None:
+            commands.many("ZADD", keys.expiring, instant(task.expires_at), task.id)
+        if task.fingerprint is not None:
+            commands.run("HSET", keys.fingerprints, task.fingerprint, task.id)
+        return alike.row + document
+
+    def _first(self, task: Task, place: str, document: bytes) -> _Alike:
+        """Write what a queue, type and tenant need once."""
+        keys, due = self._keys, instant(task.due_at)
+        group = group_of(task.queue, task.type, task.tenant)
+        self._commands.many("SADD", keys.groups, f"{task.state.value}{SEPARATOR}{group}")
+        if place != NO_PLACE:
+            self._commands.run("ZADD", keys.places(task.queue), 0, place)
+        whole = row_of(Stored(task, 1, due, document, place))
+        return _Alike(
+            whole[: len(whole) - len(document)],
+            keys.group(task.state.value, group),
+            due,
+            keys.ready(task.queue, place),
+            task.rank,
+        )
+
 
 def write(commands: Commands, keys: Keys, before: Stored | None, after: Stored) -> None:
     """Insert a task, or change one; its row is written apart from this."""
     task = after.task
     if before is None:
         commands.many("ZADD", keys.ids, 0, task.id)
-        if task.root != task.id:
-            commands.many("SADD", keys.root(task.root), task.id)
-        if task.idempotency_key is not None:
-            commands.many("SADD", keys.with_key(task.idempotency_key), task.id)
+        _name(commands, keys, task)
     _index(commands, keys, before, after)
+
+
+def _name(commands: Commands, keys: Keys, task: Task) -> None:
+    """Let a new task be found by its root and its idempotency key."""
+    if task.root != task.id:
+        commands.many("SADD", keys.root(task.root), task.id)
+    if task.idempotency_key is not None:
+        commands.many("SADD", keys.with_key(task.idempotency_key), task.id)
 
 
 def delete(commands: Commands, keys: Keys, before: Stored) -> None:

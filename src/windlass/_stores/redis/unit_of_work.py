@@ -7,6 +7,7 @@ Then the work is done again from the start.
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -33,10 +34,11 @@ from .rows import (
     row_of,
     version_of,
 )
-from .task_commands import Commands
+from .task_commands import Commands, ReadyTasks
 
 _AT_ONCE = 500  # arguments of one command
-_GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at", "expires_at"}
+_GIVEN = sorted({*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at", "expires_at"})
+_given = attrgetter(*_GIVEN)
 
 
 class Wakes:
@@ -151,9 +153,8 @@ class UnitOfWork:
         """Add a new task, due or not."""
         run_at = new.run_at or (self.now if new.delay is None else self.now + new.delay)
         state = State.WAITING if waiting else State.SCHEDULED if run_at > self.now else State.READY
-        given = {name: getattr(new, name) for name in _GIVEN}
         task = Task(
-            **given,
+            **dict(zip(_GIVEN, _given(new), strict=True)),
             boost=self.rules.boost(new.queue, new.priority),
             state=state,
             attempt=0,
@@ -312,9 +313,14 @@ class UnitOfWork:
             self.run("SADD", self.keys.predecessors(successor), predecessor)
         changed = dict.fromkeys([*self._current, *self._touched, *self._permits])
         waited_for = {predecessor for predecessor, _ in self._joined}
+        positions = dict(zip(self._stored, range(1, len(self._stored) + 1), strict=True))
+        ready = ReadyTasks(self._commands, self.keys)
         for task_id in changed:
             before, task = self._stored.get(task_id), self._now_is(task_id)
-            if task is not None:
+            if before is None and task_id not in waited_for and task is not None and self._is_due_now(task):
+                document = self._document(None, task)
+                self._rows[task_id] = ready.write(task, self._place(task), document, positions[task_id])
+            elif task is not None:
                 after = self._next(before, task, waited_for=task_id in waited_for)
                 self._rows[task_id] = row_of(after)
                 task_commands.write(self._commands, self.keys, before, after)
@@ -323,6 +329,10 @@ class UnitOfWork:
                 task_commands.delete(self._commands, self.keys, before)
         for message in self.wakes.messages:
             self.run("PUBLISH", self.keys.wakes, message)
+
+    def _is_due_now(self, task: Task) -> bool:
+        """Whether a new task is ready, and due since this very moment."""
+        return task.state is State.READY and task.run_at is self.now
 
     def _next(self, before: Stored | None, task: Task, *, waited_for: bool) -> Stored:
         permits: tuple[str, ...] = ()

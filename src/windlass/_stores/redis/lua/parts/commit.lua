@@ -7,9 +7,13 @@
 -- guard that failed.
 local function guarded(at)
     local tasks = tonumber(ARGV[at])
-    for task = 1, tasks do
-        if redis.call('GETRANGE', KEYS[1 + task], 0, @version - 1) ~= ARGV[at + 2 * task - 1] then
-            return nil, at + 2 * task - 1
+    for first = 1, tasks, MOST do
+        local last = math.min(first + MOST - 1, tasks)
+        for position, row in ipairs(redis.call('MGET', unpack(KEYS, 1 + first, 1 + last))) do
+            local version = at + 2 * (first + position) - 3
+            if (row and string.sub(row, 1, @version) or '') ~= ARGV[version] then
+                return nil, version
+            end
         end
     end
     local guards = at + 1 + 2 * tasks
@@ -33,6 +37,19 @@ local function skip(at)
     return at
 end
 
+-- Add tasks of the commit to a sorted set. From `at` to `last`: a score, then the positions of tasks, as first and last
+-- of several that follow each other.
+local function file(key, at, last)
+    local score, from, members = ARGV[at], #KEYS[1] - #'meta' + #'t:' + 1, {}
+    for range = at + 1, last, 2 do
+        for task = tonumber(ARGV[range]), tonumber(ARGV[range + 1]) do
+            members[#members + 1] = score
+            members[#members + 1] = string.sub(KEYS[1 + task], from)
+        end
+    end
+    in_parts('ZADD', key, members)
+end
+
 -- Write the rows of the commit at `from`, and run its commands. Returns the position after them.
 local function apply(from, at)
     local rows = {}
@@ -50,7 +67,9 @@ local function apply(from, at)
         local arguments = tonumber(ARGV[at])
         local name, key = ARGV[at + 1], KEYS[tonumber(ARGV[at + 2])]
         at = at + 3
-        if name == 'LEAVE' then
+        if name == 'FILE' then
+            file(key, at, at + arguments - 1)
+        elseif name == 'LEAVE' then
             -- A task leaves a place of its queue: id, index of the list of places, place.
             redis.call('ZREM', key, ARGV[at])
             if redis.call('EXISTS', key) == 0 then

@@ -1,5 +1,6 @@
 """Leases: settle, heartbeat, rescue and once."""
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -24,25 +25,48 @@ from .unit_of_work import UnitOfWork
 async def settle(
     database: Database, claimer: Claimer, batch: Sequence[Settlement], claim: Claim | None
 ) -> Settled:
-    """Apply the verdicts whose leases hold, then claim; both in parts, so that no script takes long.
+    """Apply the verdicts whose leases hold, and claim; in parts, so that no script takes long.
 
-    Tasks that this handle has claimed need not be read: the last part is settled, and the first claimed, in
-    one round trip.
+    Tasks that this handle has claimed need not be read: each part settles and claims in one round trip. All
+    are under way at once, so that the server works on one while the next is prepared, and writes what
+    arrives together to its log by one sync. If one fails, its error is raised once the others have ended.
     """
-    done = Settled()
-    last = max(len(batch) - 1, 0) // CLAIMED_AT_ONCE * CLAIMED_AT_ONCE
-    for at in range(0, last + 1, CLAIMED_AT_ONCE):
-        first = claim if at == last else None
-        settled = await _settle_part(database, claimer, batch[at : at + CLAIMED_AT_ONCE], first)
-        done = Settled(
-            receipts=done.receipts + settled.receipts,
-            claimed=settled.claimed,
-            transitions=done.transitions + settled.transitions,
-        )
+    if len(batch) <= CLAIMED_AT_ONCE:
+        done = await _settle_part(database, claimer, batch, claim)
+    else:
+        done = await _settle_parts(database, claimer, batch, claim)
     if claim is None or not CLAIMED_AT_ONCE <= len(done.claimed) < claim.limit:
         return done
     rest = replace(claim, limit=claim.limit - len(done.claimed))
     return replace(done, claimed=done.claimed + await _claim_if_possible(claimer, rest))
+
+
+async def _settle_parts(
+    database: Database, claimer: Claimer, batch: Sequence[Settlement], claim: Claim | None
+) -> Settled:
+    parts = [batch[at : at + CLAIMED_AT_ONCE] for at in range(0, len(batch), CLAIMED_AT_ONCE)]
+    claims: list[Claim | None] = [None] * len(parts)
+    if claim is not None and claimer.in_order(await database.begin(), claim) is not None:
+        rooms = [min(max(claim.limit - n * CLAIMED_AT_ONCE, 0), CLAIMED_AT_ONCE) for n in range(len(parts))]
+        claims = [replace(claim, limit=room) if room else None for room in rooms]
+    ended = await asyncio.gather(
+        *(_settle_part(database, claimer, *part) for part in zip(parts, claims, strict=True)),
+        return_exceptions=True,
+    )
+    settled = [one for one in ended if isinstance(one, Settled)]
+    for failed in ended:
+        if isinstance(failed, BaseException):
+            raise failed
+    claimed = sorted(
+        (one for part in settled for one in part.claimed), key=lambda one: (one.task.rank, one.task.id)
+    )
+    if claim is not None and not any(claims):
+        claimed = [*await _claim_if_possible(claimer, claim)]
+    return Settled(
+        receipts=tuple(receipt for part in settled for receipt in part.receipts),
+        claimed=tuple(claimed),
+        transitions=tuple(one for part in settled for one in part.transitions),
+    )
 
 
 async def _settle_part(

@@ -131,13 +131,13 @@ class Context(Generic[S]):
         self,
         task: Task,
         run: RunningTask = _NO_RUN,
-        effects: Callable[[], Effects] = lambda: _NO_WORKER,
+        effects: Callable[[Any], Effects] = lambda _: _NO_WORKER,
         state: S = cast(Any, None),  # noqa: B008
     ) -> None:
         self.task = task
         self.state = state
         self._run = run
-        self._effects: Effects | Callable[[], Effects] = effects  # made when they are first used
+        self._effects: Effects | Callable[[Any], Effects] = effects  # of the run, made when first used
 
     @property
     def task_id(self) -> TaskId:
@@ -208,7 +208,7 @@ class Context(Generic[S]):
 
     def _made_effects(self) -> Effects:
         if callable(self._effects):
-            self._effects = self._effects()
+            self._effects = self._effects(self._run)
         return self._effects
 
     def progress(self, fraction: float, message: str = "") -> None:

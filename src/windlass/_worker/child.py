@@ -213,7 +213,7 @@ def _call(spec: HandlerSpec, plan: Plan, request: RunRequest, outbound: BinaryIO
         arguments = spec.signature.arguments(request.payload)
     except InvalidPayload as error:
         raise Fatal(str(error)) from None
-    context: Context[Any] = Context(request.task, _Reports(outbound), lambda: _NO_STORE, loop.state)
+    context: Context[Any] = Context(request.task, _Reports(outbound), lambda _: _NO_STORE, loop.state)
     if spec.signature.context_name is not None:
         arguments[spec.signature.context_name] = context
     if spec.is_async:

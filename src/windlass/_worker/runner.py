@@ -4,14 +4,14 @@ import asyncio
 import contextvars
 import logging
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from .._encryption.encrypted_store import key_ids_of
-from .._handler.around import run_around
+from .._handler.around import AsyncAround, run_around
 from .._handler.context import Context, running, taken_secrets
 from .._handler.failure import describe, stand_in
 from .._handler.hooks import Hooks
@@ -101,10 +101,21 @@ class Runner:
         return outcome
 
     async def _outcome(self, run: Run) -> Outcome:
-        if run.task.cancel_requested:
+        task = run.task
+        if task.cancel_requested:
             return Stopped()
         try:
-            outcome = await self._call(run)
+            payload = task.payload
+            if task.result_into is not None and task.after:
+                payload = await self._payload_with_results(run)
+                if MARKER in payload:
+                    return self._reported(run, undecrypted(key_ids_of(self._store), payload))
+            if run.stop is not None:
+                raise StopSignal("the task was asked to stop before its handler started")
+            arounds = self._hooks.arounds
+            outcome = await (
+                self._around(run, payload, arounds) if arounds else self._handle(run, payload, None)
+            )
         except (asyncio.CancelledError, StopSignal) as signal:
             if run.stop:
                 return self._reported(run, run.stop_outcome())
@@ -124,61 +135,61 @@ class Runner:
             self._error_hooks.call(run.task, error or stand_in(error_of(outcome)))
         return outcome
 
-    async def _call(self, run: Run) -> Outcome:
+    async def _payload_with_results(self, run: Run) -> bytes:
+        """Return the payload with the results of its predecessors; note the secrets in these."""
         try:
             full = await payload_with_results(self._store, run.task, self._with_secrets)
         except StoreUnavailable as error:  # not the task's fault: does not count as an attempt
             raise Snooze(_RETRY_RESULTS_AFTER) from error
-        payload, run.secrets = full.payload, full.secrets
+        run.secrets = full.secrets
         if run.secrets:
             taken_secrets.set(run.secrets)
-        if payload is not run.task.payload and MARKER in payload:  # in the results that it takes
-            return undecrypted(key_ids_of(self._store), payload)
-        if run.stop is not None:
-            raise StopSignal("the task was asked to stop before its handler started")
-        if not self._hooks.arounds:
-            return await self._handle(run, payload, None)
+        return full.payload
+
+    def _around(self, run: Run, payload: bytes, arounds: Sequence[AsyncAround]) -> Awaitable[Outcome]:
+        """Start the time limit and the arounds, which run the handler."""
         context = self._context(run)
         if not (run.spec.process and self._has_children):
             run.start()
         run.interrupt = run.slot.cancel
         handle = partial(self._handle, run, payload, context)
-        return await _isolated(run_around(self._hooks.arounds, context, handle))
+        return _isolated(run_around(arounds, context, handle))
 
     def _context(self, run: Run) -> Context[Any]:
-        effects = partial(Effects, run, self._store, self._drop, self._loop)
-        return Context(run.task, run, effects, self._lifespans.state)
+        return Context(run.task, run, self._effects_of, self._lifespans.state)
+
+    def _effects_of(self, run: Run) -> Effects:
+        return Effects(run, self._store, self._drop, self._loop)
 
     async def _handle(self, run: Run, payload: bytes, context: Context[Any] | None) -> Outcome:
         """Run the handler where it belongs. `context`: of the arounds, which have started the time limit."""
         spec = run.spec
         if spec.process and self._has_children:
             return await self._processes.run(run, payload)
+        signature, handler, plan = spec.signature, spec.handler, self._hooks.plan(spec)
         try:
-            arguments = spec.signature.arguments(payload)
+            arguments = signature.arguments(payload)
         except InvalidPayload as error:
             raise Fatal(str(error)) from None
-        plan = self._hooks.plan(spec)
+        is_isolated = context is not None  # with the arounds
         if context is None:
             run.start()
-            if spec.signature.context_name is not None or plan.providers:
+            run.interrupt = run.slot.cancel
+            if signature.context_name is not None or plan.providers:
                 context = self._context(run)
-        if spec.signature.context_name is not None:
-            arguments[spec.signature.context_name] = context
-        handler = spec.handler
+        if signature.context_name is not None:
+            arguments[signature.context_name] = context
         if plan.providers:
             assert context is not None
             call = plan.acall if spec.is_async else plan.call
             handler, arguments = partial(call, handler, context), {"arguments": arguments}
-        if spec.is_async:
-            run.interrupt = run.slot.cancel
-            coroutine = handler(**arguments)
-            result = await (
-                coroutine if self._hooks.arounds else _isolated(coroutine)
-            )  # else they are in one
-        else:
+        if not spec.is_async:
             result = await self._in_thread(run, handler, arguments)
-        return Returned(None if run.phase is Phase.SETTLED else spec.signature.result.encode(result))
+        elif is_isolated:
+            result = await handler(**arguments)
+        else:
+            result = await _isolated(handler(**arguments))
+        return Returned(None if run.phase is Phase.SETTLED else signature.result.encode(result))
 
     async def _in_thread(self, run: Run, handler: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Run the handler in a thread. A thread cannot be interrupted, so wait for its end unless fenced."""

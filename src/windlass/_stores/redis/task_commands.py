@@ -15,7 +15,7 @@ from .keys import NO_PLACE, SEPARATOR, Keys, group_of
 from .rows import Stored, instant, row_of
 
 Command: TypeAlias = list[Argument]
-"""A command, its key and its arguments. `LEAVE` and `FILE` are our own: see lua/parts/commit.lua."""
+"""A command, its key and its arguments. `LEAVE`, `FILE` and `DROP` are our own: see lua/parts/commit.lua."""
 
 _MOST_ARGUMENTS = 1000
 
@@ -23,12 +23,14 @@ _MOST_ARGUMENTS = 1000
 class Commands:
     """Commands in the order in which they run, except that several on the same set become one.
 
-    That changes nothing, as no unit of work adds and removes the same member.
+    That changes nothing, as no unit of work adds and removes the same member. Tasks of the commit are members
+    by their position in it; positions that follow each other are a run, of which only the ends are sent.
     """
 
     def __init__(self) -> None:
         self._all: list[Command] = []
-        self._open: dict[tuple[str | int, str], Command] = {}  # by name or score, and key
+        self._open: dict[tuple[str, str], Command] = {}
+        self._done: set[tuple[str, str, str]] = set()
 
     def __iter__(self) -> Iterator[Command]:
         return iter(self._all)
@@ -40,6 +42,12 @@ class Commands:
         """Add a command."""
         self._all.append([name, key, *arguments])
 
+    def run_once(self, name: str, key: str, member: str) -> None:
+        """Add a command with one member, unless it is there already."""
+        if (name, key, member) not in self._done:
+            self._done.add((name, key, member))
+            self.run(name, key, member)
+
     def many(self, name: str, key: str, *members: Argument) -> None:
         """Add members to the last command of this name on a set or hash, or add a command."""
         found = self._open.get((name, key))
@@ -50,10 +58,21 @@ class Commands:
             self._all.append(found)
 
     def file(self, key: str, score: int, task: int) -> None:
-        """Add a task of the commit, given by its position, to a sorted set."""
-        found = self._open.get((score, key))
+        """Add the task at a position to a sorted set."""
+        found = self._open.get(("FILE", key))
         if found is None:
-            self._open[score, key] = found = ["FILE", key, score, task, task]
+            self._open["FILE", key] = found = ["FILE", key, score, task, task]
+            self._all.append(found)
+        elif found[-1] == task - 1 and found[-3] == score:
+            found[-1] = task
+        else:
+            found += (score, task, task)
+
+    def drop(self, name: str, key: str, task: int) -> None:
+        """Remove the task at a position from a set or hash, by a command such as ZREM."""
+        found = self._open.get(("DROP", key))
+        if found is None:
+            self._open["DROP", key] = found = ["DROP", key, name, task, task]
             self._all.append(found)
         elif found[-1] == task - 1:
             found[-1] = task
@@ -91,7 +110,7 @@ class ReadyTasks:
         commands.file(alike.ready, alike.rank, position)
         _name(commands, keys, task)
         if task.expires_at is not None:
-            commands.many("ZADD", keys.expiring, instant(task.expires_at), task.id)
+            commands.file(keys.expiring, instant(task.expires_at), position)
         if task.fingerprint is not None:
             commands.run("HSET", keys.fingerprints, task.fingerprint, task.id)
         return alike.row + document
@@ -100,7 +119,7 @@ class ReadyTasks:
         """Write what a queue, type and tenant need once."""
         keys, due = self._keys, instant(task.due_at)
         group = group_of(task.queue, task.type, task.tenant)
-        self._commands.many("SADD", keys.groups, f"{task.state.value}{SEPARATOR}{group}")
+        self._commands.run_once("SADD", keys.groups, f"{task.state.value}{SEPARATOR}{group}")
         if place != NO_PLACE:
             self._commands.run("ZADD", keys.places(task.queue), 0, place)
         whole = row_of(Stored(task, 1, due, document, place))
@@ -113,13 +132,13 @@ class ReadyTasks:
         )
 
 
-def write(commands: Commands, keys: Keys, before: Stored | None, after: Stored) -> None:
-    """Insert a task, or change one; its row is written apart from this."""
+def write(commands: Commands, keys: Keys, before: Stored | None, after: Stored, position: int) -> None:
+    """Insert the task at a position of the commit, or change it; its row is written apart from this."""
     task = after.task
     if before is None:
-        commands.many("ZADD", keys.ids, 0, task.id)
+        commands.file(keys.ids, 0, position)
         _name(commands, keys, task)
-    _index(commands, keys, before, after)
+    _index(commands, keys, before, after, position)
 
 
 def _name(commands: Commands, keys: Keys, task: Task) -> None:
@@ -130,61 +149,63 @@ def _name(commands: Commands, keys: Keys, task: Task) -> None:
         commands.many("SADD", keys.with_key(task.idempotency_key), task.id)
 
 
-def delete(commands: Commands, keys: Keys, before: Stored) -> None:
-    """Delete a task and everything about it, but for its idempotency key."""
+def delete(commands: Commands, keys: Keys, before: Stored, position: int) -> None:
+    """Delete the task at a position of the commit and everything about it, but for its idempotency key."""
     task = before.task
     for key in (keys.task, keys.document, keys.attempts, keys.marks, keys.successors, keys.predecessors):
         commands.run("DEL", key(task.id))
-    commands.many("ZREM", keys.ids, task.id)
+    commands.drop("ZREM", keys.ids, position)
     if task.root != task.id:
         commands.many("SREM", keys.root(task.root), task.id)
     if task.idempotency_key is not None:
         commands.many("SREM", keys.with_key(task.idempotency_key), task.id)
-    _index(commands, keys, before, None)
+    _index(commands, keys, before, None, position)
 
 
-def _index(commands: Commands, keys: Keys, before: Stored | None, after: Stored | None) -> None:
+def _index(
+    commands: Commands, keys: Keys, before: Stored | None, after: Stored | None, position: int
+) -> None:
     old = None if before is None else before.task
     new = None if after is None else after.task
-    _count(commands, keys, before, after)
-    _put(commands, keys.scheduled, old, new, _scheduled(old), _scheduled(new))
-    _put(commands, keys.expiring, old, new, _expiring(old), _expiring(new))
+    _count(commands, keys, before, after, position)
+    _put(commands, keys.scheduled, _scheduled(old), _scheduled(new), position)
+    _put(commands, keys.expiring, _expiring(old), _expiring(new), position)
     if old is not None and old.state in ENDED and (new is None or new.state is not old.state):
-        commands.many("ZREM", keys.ended(old.state.value, old.queue, old.type), old.id)
+        commands.drop("ZREM", keys.ended(old.state.value, old.queue, old.type), position)
     if new is not None and new.state in ENDED and (old is None or old.finished_at != new.finished_at):
         ended_at = instant(new.finished_at or new.due_at)
-        commands.many("ZADD", keys.ended(new.state.value, new.queue, new.type), ended_at, new.id)
-    _line_up(commands, keys, before, after)
+        commands.file(keys.ended(new.state.value, new.queue, new.type), ended_at, position)
+    _line_up(commands, keys, before, after, position)
     _stand(commands, keys, old, new)
     if before is not None and before.task.state is State.RUNNING:
-        _release(commands, keys, before, after)
+        _release(commands, keys, before, after, position)
 
 
-def _count(commands: Commands, keys: Keys, before: Stored | None, after: Stored | None) -> None:
+def _count(
+    commands: Commands, keys: Keys, before: Stored | None, after: Stored | None, position: int
+) -> None:
     """Move a task between the groups of states."""
     was = None if before is None else before.task.state
     now = None if after is None else after.task.state
     task = (after or before).task  # type: ignore[union-attr]  # one of them is given
     group = group_of(task.queue, task.type, task.tenant)
     if was is not None and was is not now:
-        commands.many("ZREM", keys.group(was.value, group), task.id)
+        commands.drop("ZREM", keys.group(was.value, group), position)
     if after is not None and now is not None:
         if was is not now:
-            commands.many("SADD", keys.groups, f"{now.value}{SEPARATOR}{group}")
+            commands.run_once("SADD", keys.groups, f"{now.value}{SEPARATOR}{group}")
         if before is None or was is not now or before.due != after.due:
-            commands.many("ZADD", keys.group(now.value, group), after.due, task.id)
+            commands.file(keys.group(now.value, group), after.due, position)
 
 
-def _put(
-    commands: Commands, key: str, old: Task | None, new: Task | None, was: int | None, now: int | None
-) -> None:
+def _put(commands: Commands, key: str, was: int | None, now: int | None, position: int) -> None:
     """Add a task to a sorted set, move it within that, or remove it."""
     if was == now:
         return
-    if now is not None and new is not None:
-        commands.many("ZADD", key, now, new.id)
-    elif old is not None:
-        commands.many("ZREM", key, old.id)
+    if now is not None:
+        commands.file(key, now, position)
+    else:
+        commands.drop("ZREM", key, position)
 
 
 def _scheduled(task: Task | None) -> int | None:
@@ -197,18 +218,20 @@ def _expiring(task: Task | None) -> int | None:
     return instant(task.expires_at)
 
 
-def _line_up(commands: Commands, keys: Keys, before: Stored | None, after: Stored | None) -> None:
+def _line_up(
+    commands: Commands, keys: Keys, before: Stored | None, after: Stored | None, position: int
+) -> None:
     """Move a task between the places of ready tasks."""
     was = before if before is not None and before.task.state is State.READY else None
     now = after if after is not None and after.task.state is State.READY else None
     if was is not None and (now is None or now.place != was.place):
         queue, task_id = was.task.queue, was.task.id
         if was.place == NO_PLACE:
-            commands.many("ZREM", keys.ready(queue), task_id)
+            commands.drop("ZREM", keys.ready(queue), position)
         else:
             commands.run("LEAVE", keys.ready(queue, was.place), task_id, keys.places(queue), was.place)
     if now is not None and (was is None or was.place != now.place or was.task.rank != now.task.rank):
-        commands.many("ZADD", keys.ready(now.task.queue, now.place), now.task.rank, now.task.id)
+        commands.file(keys.ready(now.task.queue, now.place), now.task.rank, position)
         if now.place != NO_PLACE:
             # Not together with others: it must follow a LEAVE that empties the same place.
             commands.run("ZADD", keys.places(now.task.queue), 0, now.place)
@@ -228,16 +251,16 @@ def _standing(task: Task | None) -> str | None:
     return None if task is None or task.state in ENDED else task.fingerprint
 
 
-def _release(commands: Commands, keys: Keys, before: Stored, after: Stored | None) -> None:
+def _release(commands: Commands, keys: Keys, before: Stored, after: Stored | None, position: int) -> None:
     """Give back the lease of a task that runs no longer, and permits that it no longer holds."""
     task = before.task
     is_running = after is not None and after.task.state is State.RUNNING
     if not is_running and task.session:
-        commands.many("HDEL", keys.held(task.session), task.id)
+        commands.drop("HDEL", keys.held(task.session), position)
     held = () if after is None else after.permits
     for permit in before.permits:
         if permit not in held:
-            commands.many("SREM", keys.permit(permit), task.id)
+            commands.drop("SREM", keys.permit(permit), position)
     for permit in held:
         if permit not in before.permits:
             commands.many("SADD", keys.permit(permit), task.id)

@@ -323,10 +323,10 @@ class UnitOfWork:
             elif task is not None:
                 after = self._next(before, task, waited_for=task_id in waited_for)
                 self._rows[task_id] = row_of(after)
-                task_commands.write(self._commands, self.keys, before, after)
+                task_commands.write(self._commands, self.keys, before, after, positions[task_id])
                 self.wakes.all_queues |= before is not None and not {*before.permits} <= {*after.permits}
             elif before is not None:
-                task_commands.delete(self._commands, self.keys, before)
+                task_commands.delete(self._commands, self.keys, before, positions[task_id])
         for message in self.wakes.messages:
             self.run("PUBLISH", self.keys.wakes, message)
 

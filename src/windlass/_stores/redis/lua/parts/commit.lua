@@ -37,18 +37,43 @@ local function skip(at)
     return at
 end
 
--- Add tasks of the commit to a sorted set. From `at` to `last`: a score, then the positions of tasks, as first and last
--- of several that follow each other.
-local function file(key, at, last)
-    local score, from, members = ARGV[at], #KEYS[1] - #'meta' + #'t:' + 1, {}
-    for range = at + 1, last, 2 do
-        for task = tonumber(ARGV[range]), tonumber(ARGV[range + 1]) do
+-- The ids of a run of tasks of the commit, after the score if there is one.
+local function add_run(members, first, last, score)
+    local from = #KEYS[1] - #'meta' + #'t:' + 1
+    for task = tonumber(first), tonumber(last) do
+        if score then
             members[#members + 1] = score
-            members[#members + 1] = string.sub(KEYS[1 + task], from)
+        end
+        members[#members + 1] = string.sub(KEYS[1 + task], from)
+    end
+end
+
+-- Commands of our own, with arguments from `at` to `last`.
+local OWN = {
+    -- Add tasks of the commit to a sorted set: runs, each a score, the position of the first task and of the last.
+    FILE = function(key, at, last)
+        local members = {}
+        for run = at, last, 3 do
+            add_run(members, ARGV[run + 1], ARGV[run + 2], ARGV[run])
+        end
+        in_parts('ZADD', key, members)
+    end,
+    -- Remove tasks of the commit from a set or hash: the command, then runs, each two positions.
+    DROP = function(key, at, last)
+        local members = {}
+        for run = at + 1, last, 2 do
+            add_run(members, ARGV[run], ARGV[run + 1])
+        end
+        in_parts(ARGV[at], key, members)
+    end,
+    -- A task leaves a place of its queue: id, index of the list of places, place.
+    LEAVE = function(key, at)
+        redis.call('ZREM', key, ARGV[at])
+        if redis.call('EXISTS', key) == 0 then
+            redis.call('ZREM', KEYS[tonumber(ARGV[at + 1])], ARGV[at + 2])
         end
     end
-    in_parts('ZADD', key, members)
-end
+}
 
 -- Write the rows of the commit at `from`, and run its commands. Returns the position after them.
 local function apply(from, at)
@@ -67,14 +92,8 @@ local function apply(from, at)
         local arguments = tonumber(ARGV[at])
         local name, key = ARGV[at + 1], KEYS[tonumber(ARGV[at + 2])]
         at = at + 3
-        if name == 'FILE' then
-            file(key, at, at + arguments - 1)
-        elseif name == 'LEAVE' then
-            -- A task leaves a place of its queue: id, index of the list of places, place.
-            redis.call('ZREM', key, ARGV[at])
-            if redis.call('EXISTS', key) == 0 then
-                redis.call('ZREM', KEYS[tonumber(ARGV[at + 1])], ARGV[at + 2])
-            end
+        if OWN[name] then
+            OWN[name](key, at, at + arguments - 1)
         else
             redis.call(name, key, unpack(ARGV, at, at + arguments - 1))
         end

@@ -1,4 +1,5 @@
 -- Lease tasks to a session.
+local LONG = 65 -- bytes: more than `hash-max-listpack-value`
 
 -- The name of a live session's worker; nil if it is not alive.
 local function worker_of(prefix, session, now)
@@ -34,6 +35,8 @@ end
 local function lessor(prefix, session, number, worker, now)
     local leaving, entering, groups = batch('ZREM'), batch('ZADD'), {}
     local written, held = {}, {}
+    -- A hash whose values are short is a list at first, which every HSET would search; a long value prevents that.
+    local long = string.rep('0', LONG - #number) .. number
     return {
         -- Returns the id, the row and the document of a task; nil if it has expired and never started, or is damaged.
         lease = function(id, row, permits)
@@ -52,7 +55,7 @@ local function lessor(prefix, session, number, worker, now)
             written[#written + 1] = prefix .. 't:' .. id
             written[#written + 1] = new
             held[#held + 1] = id
-            held[#held + 1] = number
+            held[#held + 1] = #held == 1 and long or number
             local sets = groups[name]
             if not sets then
                 sets = {leaving.members(prefix .. 'g:ready\31' .. name), entering.members(prefix .. 'g:running\31' .. name)}

@@ -8,6 +8,7 @@ import redis
 
 from tests.servers.redis import Redis
 from windlass._stores.redis import RedisStore
+from windlass._stores.redis.keys import unpacked
 from windlass.testing.clock import ManualClock
 
 Peek = Callable[..., Any]
@@ -30,6 +31,11 @@ def peek(valkey: Redis) -> Peek:
 
 @pytest.fixture
 def left(store: RedisStore, peek: Peek) -> Callable[[], set[str]]:
-    """The names of the store's keys."""
+    """The names of the store's keys, with ids as text."""
     prefix = f"{{{store.address.name}}}:"
-    return lambda: {name.decode().removeprefix(prefix) for name in peek("KEYS", f"{prefix}*")}
+    return lambda: {_name(key.removeprefix(prefix.encode())) for key in peek("KEYS", f"{prefix}*")}
+
+
+def _name(key: bytes) -> str:
+    kind, _, rest = key.partition(b":")
+    return f"{kind.decode()}:{unpacked(rest)}" if kind in (b"t", b"d") else key.decode()

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
 from tests.stores.redis.conftest import Peek
-from windlass._model.filter import Filter, Rewrite, Rewritten, TaskDocuments, documents_of
+from windlass._ids import new_ids
+from windlass._model.filter import Filter, Page, Rewrite, Rewritten, TaskDocuments, documents_of
 from windlass._model.lease import ProgressReport
 from windlass._model.limit import Limit
 from windlass._model.queue import Retention
 from windlass._model.task import DAMAGED, Progress
 from windlass._stores.redis import RedisStore
+from windlass._stores.redis.keys import Keys, packed, unpacked
 from windlass._stores.redis.rows import LONGEST_INSIDE
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
@@ -83,7 +86,7 @@ async def test_a_heartbeat_changes_the_progress_and_nothing_else(store: RedisSto
 @pytest.mark.parametrize("kept", [0, 3, 55, 60], ids=lambda kept: f"{kept} bytes")
 async def test_a_row_that_was_cut_off_hides_no_other(store: RedisStore, peek: Peek, kept: int) -> None:
     damaged, other = [await enqueue_one(store), await enqueue_one(store)]
-    key = f"{{{store.address.name}}}:t:{damaged}"
+    key = Keys(store.address.name).task(damaged)
     peek("SET", key, peek("GETRANGE", key, 0, kept - 1) if kept else b"")
 
     found = {task.id: task for task in await all_tasks(store)}
@@ -99,7 +102,7 @@ async def test_a_damaged_task_gives_back_its_permits(store: RedisStore, peek: Pe
     await store.put(Limit(name="calls", running=1))
     worker = await worker_on(store)
     held = await enqueue_and_claim(store, worker)
-    key = f"{{{store.address.name}}}:t:{held.task.id}"
+    key = Keys(store.address.name).task(held.task.id)
     row = peek("GET", key)
     peek("SET", key, row[:-5] + b"\xc1" * 5)  # \xc1 is no MessagePack
     await settle_now(store, bury(held))
@@ -121,3 +124,29 @@ async def test_a_damaged_task_gives_back_its_permits(store: RedisStore, peek: Pe
 )
 async def test_a_trace_stays_as_it_is(store: RedisStore, trace: str | None) -> None:
     assert (await load(store, await enqueue_one(store, trace=trace))).trace == trace
+
+
+def test_an_id_is_packed_in_16_bytes_in_the_order_of_its_text() -> None:
+    ids = [*(str(UUID(int=number << 60)) for number in range(40)), *new_ids(40)]
+
+    assert [unpacked(packed(one)) for one in ids] == ids
+    assert {len(packed(one)) for one in ids} == {16}
+    assert sorted(ids, key=packed) == sorted(ids)
+
+
+@pytest.mark.parametrize("text", ["", "nobody", "\x00" * 16, "x" * 16, str(UUID(int=11)).upper(), "ü" * 8])
+async def test_an_id_that_is_no_uuid_is_never_taken_for_another(store: RedisStore, text: str) -> None:
+    await enqueue_one(store)
+
+    assert unpacked(packed(text)) == text
+    assert len(packed(text)) != 16
+    assert (await store.find(Filter(ids=(text,)), Page(limit=10))).items == ()
+
+
+async def test_the_leases_of_a_session_are_no_list(store: RedisStore, peek: Peek) -> None:
+    worker = await worker_on(store)
+    await enqueue_and_claim(store, worker)
+
+    held = f"{{{store.address.name}}}:h:{worker.session}"
+    assert peek("OBJECT", "ENCODING", held) == b"hashtable"
+    assert [int(number) for number in peek("HVALS", held)] == [1]

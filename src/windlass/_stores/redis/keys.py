@@ -1,5 +1,7 @@
 """The names of a store's keys. All have one hash tag, so that a store lives in one slot of a Cluster.
 
+In the names of tasks and documents, and as a member of sorted sets, an id is packed into 16 bytes.
+
 | key | type | content |
 | --- | --- | --- |
 | `meta` | hash | version of queue settings and limits, leader, number of the schema |
@@ -25,9 +27,13 @@
 | `wakes` | channel | hints |
 """
 
+from ..._model.task import TaskId, is_task_id
+
 SEPARATOR = "\x1f"  # between the parts of a name; never part of a queue, type or tenant
 NO_PLACE = ""
 _KEY = "\x00"  # between lane and key: sorts before every character of a lane
+_ID_BYTES = 16
+_NO_UUID = bytes(_ID_BYTES + 1)  # before an id that is not a UUID, which nobody enqueues but some search for
 
 
 class Keys:
@@ -35,6 +41,8 @@ class Keys:
 
     def __init__(self, name: str) -> None:
         self.prefix = f"{{{name}}}:"
+        self._task = f"{self.prefix}t:".encode()
+        self._document = f"{self.prefix}d:".encode()
         self.meta = f"{self.prefix}meta"
         self.ids = f"{self.prefix}ids"
         self.groups = f"{self.prefix}groups"
@@ -48,11 +56,11 @@ class Keys:
         self.relayout = f"{self.prefix}relayout"
         self.wakes = f"{self.prefix}wakes"
 
-    def task(self, task_id: str) -> str:
-        return f"{self.prefix}t:{task_id}"
+    def task(self, task_id: TaskId) -> bytes:
+        return self._task + packed(task_id)
 
-    def document(self, task_id: str) -> str:
-        return f"{self.prefix}d:{task_id}"
+    def document(self, task_id: TaskId) -> bytes:
+        return self._document + packed(task_id)
 
     def attempts(self, task_id: str) -> str:
         return f"{self.prefix}a:{task_id}"
@@ -98,6 +106,21 @@ class Keys:
 
     def bodies(self, kind: str) -> str:
         return f"{self.prefix}b:{kind}"
+
+
+def packed(task_id: TaskId) -> bytes:
+    """Return an id as scripts and sorted sets have it: shorter than its text, and in the same order."""
+    if is_task_id(task_id):
+        return bytes.fromhex(task_id.replace("-", ""))
+    return _NO_UUID + task_id.encode()
+
+
+def unpacked(member: bytes) -> TaskId:
+    """Return the id that was packed."""
+    if len(member) != _ID_BYTES:
+        return member.removeprefix(_NO_UUID).decode()
+    digits = member.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def group_of(queue: str, type_name: str, tenant: str) -> str:

@@ -15,6 +15,7 @@ from ..rules.settlement import settle as settle_rule
 from .claim.claimer import CLAIMED_AT_ONCE, Claimer
 from .connection.link import Argument
 from .database import TRIES, Database
+from .keys import packed, unpacked
 from .rows import encode, microseconds, read_cancellation
 from .rule_player import play
 from .unit_of_work import UnitOfWork
@@ -118,17 +119,17 @@ async def heartbeat(database: Database, beat: Heartbeat, worker: bytes) -> Heart
         *(beat.worker.name, worker, microseconds(beat.lease_for), beat.through, len(beat.held)),
     ]
     for lease in beat.held:
-        arguments += (lease.task_id, lease.fence)
+        arguments += (packed(lease.task_id), lease.fence)
     arguments.append(len(beat.progress))
     for report in beat.progress:
-        arguments += (report.lease.task_id, report.lease.fence, encode(report.progress))
+        arguments += (packed(report.lease.task_id), report.lease.fence, encode(report.progress))
     alive, leases, unknown = await database.client.run("heartbeat", [database.keys.meta], arguments)
     if not alive:
         return HeartbeatReply(alive=False)
     running = {
         lease: _request(lease, found) for lease, found in zip(beat.held, leases, strict=True) if found != 0
     }
-    claims = {unknown[at].decode(): int(unknown[at + 1]) for at in range(0, len(unknown), 2)}
+    claims = {unpacked(unknown[at]): int(unknown[at + 1]) for at in range(0, len(unknown), 2)}
     if not claims:
         return heartbeat_reply(beat, running)
     transitions = await database.transact(

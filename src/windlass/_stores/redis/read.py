@@ -17,7 +17,7 @@ from ..._model.task import Task, TaskId
 from ..rules.filters import matches
 from ..rules.sizes import bytes_of, steps_to_come
 from .database import Database
-from .keys import SEPARATOR
+from .keys import SEPARATOR, packed, unpacked
 from .rows import Stored, instant, moment, read_attempt, read_task
 
 WINDOW = 200
@@ -65,7 +65,7 @@ class Reader:
         found: list[Stored] = []
         for at in range(0, len(ids), WINDOW):
             some = ids[at : at + WINDOW]
-            rows = await self._client.run("load", [self._keys.meta], [self._keys.prefix, *some])
+            rows = await self._client.run("load", [self._keys.meta], [self._keys.prefix, *map(packed, some)])
             found += [
                 read_task(task_id, row, *document)
                 for task_id, (row, *document) in zip(some, rows, strict=True)
@@ -124,7 +124,7 @@ class Reader:
             found = await self._client.call(
                 "ZRANGEBYSCORE", self._keys.expiring, "-inf", before, "LIMIT", 0, MANY
             )
-            return [one.decode() for one in found]
+            return [unpacked(one) for one in found]
         return None
 
     async def _sizes(self, where: Filter) -> dict[Group, int]:
@@ -137,10 +137,11 @@ class Reader:
         """Return the ids of all tasks of groups."""
         small = [group for group, number in groups.items() if number <= WINDOW]
         found = await self._client.call_all([("ZRANGE", self._key(group), 0, -1) for group in small])
-        ids = [one.decode() for some in found for one in some]
+        ids = [unpacked(one) for some in found for one in some]
         for group, number in groups.items():
             if number > WINDOW:
-                ids += [one.decode() async for one in self._client.scan("ZSCAN", self._key(group))][::2]
+                scanned = [one async for one in self._client.scan("ZSCAN", self._key(group))]
+                ids += map(unpacked, scanned[::2])
         return ids
 
     async def _walk(self, page: Page, windows: int | None) -> AsyncIterator[list[TaskId]]:
@@ -148,10 +149,10 @@ class Reader:
         cursor = page.cursor
         size = min(max(page.limit + 1, 1), WINDOW)
         while windows is None or windows > 0:
-            edge = f"({cursor}" if cursor is not None else ("+" if page.newest_first else "-")
+            edge = b"(" + packed(cursor) if cursor is not None else (b"+" if page.newest_first else b"-")
             command, end = ("ZREVRANGEBYLEX", "-") if page.newest_first else ("ZRANGEBYLEX", "+")
             found = await self._client.call(command, self._keys.ids, edge, end, "LIMIT", 0, size)
-            ids = [one.decode() for one in found]
+            ids = [unpacked(one) for one in found]
             if ids:
                 yield ids
             if len(ids) < size:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..._model.state import ENDED, State
 from ..._model.task import Task
 from .connection.link import Argument
-from .keys import NO_PLACE, SEPARATOR, Keys, group_of
+from .keys import NO_PLACE, SEPARATOR, Keys, group_of, packed
 from .rows import Stored, instant, row_of
 
 Command: TypeAlias = list[Argument]
@@ -38,7 +38,7 @@ class Commands:
     def __len__(self) -> int:
         return len(self._all)
 
-    def run(self, name: str, key: str, *arguments: Argument) -> None:
+    def run(self, name: str, key: str | bytes, *arguments: Argument) -> None:
         """Add a command."""
         self._all.append([name, key, *arguments])
 
@@ -229,7 +229,9 @@ def _line_up(
         if was.place == NO_PLACE:
             commands.drop("ZREM", keys.ready(queue), position)
         else:
-            commands.run("LEAVE", keys.ready(queue, was.place), task_id, keys.places(queue), was.place)
+            commands.run(
+                "LEAVE", keys.ready(queue, was.place), packed(task_id), keys.places(queue), was.place
+            )
     if now is not None and (was is None or was.place != now.place or was.task.rank != now.task.rank):
         commands.file(keys.ready(now.task.queue, now.place), now.task.rank, position)
         if now.place != NO_PLACE:
@@ -263,4 +265,4 @@ def _release(commands: Commands, keys: Keys, before: Stored, after: Stored | Non
             commands.drop("SREM", keys.permit(permit), position)
     for permit in held:
         if permit not in before.permits:
-            commands.many("SADD", keys.permit(permit), task.id)
+            commands.many("SADD", keys.permit(permit), packed(task.id))

@@ -22,7 +22,7 @@ from ..rules.queue_rules import QueueRules
 from . import task_commands
 from .connection.client import Client
 from .connection.link import Argument
-from .keys import NO_PLACE, Keys, place_of
+from .keys import NO_PLACE, Keys, packed, place_of
 from .rows import (
     IN_DOCUMENT,
     LONGEST_INSIDE,
@@ -103,7 +103,7 @@ class UnitOfWork:
         unread = [one for one in wanted if one not in self._stored]
         for start in range(0, len(unread), _AT_ONCE):
             some = unread[start : start + _AT_ONCE]
-            rows = await self._client.run("load", [self.keys.meta], [self.keys.prefix, *some])
+            rows = await self._client.run("load", [self.keys.meta], [self.keys.prefix, *map(packed, some)])
             for task_id, (row, *document) in zip(some, rows, strict=True):
                 self._stored[task_id] = None if row is None else read_task(task_id, row, *document)
         return {one: task for one in wanted if (task := self._now_is(one)) is not None}
@@ -249,7 +249,7 @@ class UnitOfWork:
 
     # -- writes --------------------------------------------------------------------------------------
 
-    def run(self, command: str, key: str, *arguments: Argument) -> None:
+    def run(self, command: str, key: str | bytes, *arguments: Argument) -> None:
         """Run a command at the commit."""
         self._commands.run(command, key, *arguments)
 
@@ -274,13 +274,13 @@ class UnitOfWork:
 
     # -- commit --------------------------------------------------------------------------------------
 
-    def statement(self) -> tuple[list[str], list[Argument]]:
+    def statement(self) -> tuple[list[str | bytes], list[Argument]]:
         """Return keys and arguments of `commit` in lua/parts: tasks, guards and commands."""
         self._write()
-        names = [self.keys.meta, *map(self.keys.task, self._stored)]
+        names: list[str | bytes] = [self.keys.meta, *map(self.keys.task, self._stored)]
         index = {name: position for position, name in enumerate(names, 1)}
 
-        def at(key: str) -> int:
+        def at(key: str | bytes) -> int:
             return index.setdefault(key, len(index) + 1)
 
         tasks: list[Argument] = []
@@ -292,7 +292,7 @@ class UnitOfWork:
         commands: list[Argument] = []
         for name, key, *rest in self._commands:
             arguments = [rest[0], at(str(rest[1])), rest[2]] if name == "LEAVE" else rest
-            commands += (len(arguments), name, at(str(key)), *arguments)
+            commands += (len(arguments), name, at(key if isinstance(key, bytes) else str(key)), *arguments)
         counts = len(tasks) // 2, len(guards) // 3, len(self._commands)
         return list(index), [counts[0], *tasks, counts[1], *guards, counts[2], *commands]
 

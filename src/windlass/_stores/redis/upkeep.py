@@ -22,7 +22,7 @@ from ..rules.successors import abandon
 from .claim.answers import read_bucket
 from .claim.relayout import finish_relayouts
 from .database import Database
-from .keys import SEPARATOR
+from .keys import SEPARATOR, unpacked
 from .rows import instant, moment
 from .rule_player import declared_types, delete, play
 from .unit_of_work import UnitOfWork
@@ -75,7 +75,7 @@ async def _promote(unit: UnitOfWork, database: Database, limit: int) -> int:
     due = await database.client.call(
         "ZRANGEBYSCORE", unit.keys.scheduled, "-inf", instant(unit.now), "LIMIT", 0, limit
     )
-    tasks = await unit.load([one.decode() for one in due])
+    tasks = await unit.load(map(unpacked, due))
     ready = [task for task in tasks.values() if task.state is State.SCHEDULED and task.run_at <= unit.now]
     for task in ready:
         unit.move(task, Verb.PROMOTE, State.READY)
@@ -103,7 +103,7 @@ async def prune(database: Database, default: Retention, limit: int, by: By | Non
             found = await database.client.call(
                 "ZRANGEBYSCORE", key, "-inf", f"({instant(horizon)}", "LIMIT", start, room
             )
-            ids = [one.decode() for one in found]
+            ids = [unpacked(one) for one in found]
             gone, cancelled = await database.transact(partial(_delete, ids=ids, rules=rules))
             numbers += gone
             transitions += cancelled

@@ -11,7 +11,7 @@ from ...._policy.order.limits import Permit, PermitUsage, Subject
 from ...rules import claim_planner
 from ...rules.claim_planner import KEYS_AT_ONCE, LANES_AT_ONCE, MAX_SIZE, Head
 from ..connection.client import Client
-from ..keys import NO_PLACE, Keys, lane_and_key, place_of
+from ..keys import NO_PLACE, Keys, lane_and_key, packed, place_of, unpacked
 from ..rows import Stored, moment, read_task
 
 EXAMINED = 2_000
@@ -108,7 +108,7 @@ class Answers:
                 ("ZRANGE", self._keys.ready(queue, place), at, at + numbers[place] - 1 + min(spare, _WINDOW))
                 for place, at in start.items()
             ]
-            rows = [[one.decode() for one in ids] for ids in await self._client.call_all(ranges)]
+            rows = [[unpacked(one) for one in ids] for ids in await self._client.call_all(ranges)]
             fresh = {one for ids in rows for one in ids if one not in self._offered}
             tasks = await self._load(sorted(fresh))
             unfinished: dict[str, int] = {}
@@ -133,7 +133,7 @@ class Answers:
         rows = await self._client.call_all(
             [("ZRANGE", self._keys.ready(queue, place), 0, EXAMINED - 1) for place in places]
         )
-        where = {one.decode(): place for place, ids in zip(places, rows, strict=True) for one in ids}
+        where = {unpacked(one): place for place, ids in zip(places, rows, strict=True) for one in ids}
         heads = [
             _head(where[task_id], stored.task)
             for task_id, stored in (await self._load(list(where))).items()
@@ -145,7 +145,7 @@ class Answers:
         found: dict[TaskId, Stored] = {}
         for at in range(0, len(ids), _WINDOW):
             some = ids[at : at + _WINDOW]
-            rows = await self._client.run("load", [self._keys.meta], [self._keys.prefix, *some])
+            rows = await self._client.run("load", [self._keys.meta], [self._keys.prefix, *map(packed, some)])
             for task_id, (row, *document) in zip(some, rows, strict=True):
                 if row is not None:
                     found[task_id] = read_task(task_id, row, *document)

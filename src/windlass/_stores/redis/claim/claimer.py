@@ -15,6 +15,7 @@ from ...rules.claim_planner import ClaimPlanner, ClaimRules, Picked, Rotation, e
 from ...rules.queue_rules import QueueRules
 from ..connection.link import Argument
 from ..database import TRIES, Database
+from ..keys import packed, unpacked
 from ..rows import Stored, instant, read_task
 from ..unit_of_work import UnitOfWork
 from .answers import Answers
@@ -62,7 +63,7 @@ class Claimer:
         """Read the rows of a script; None if the session is not alive."""
         if rows == _SESSION_LOST:
             return None
-        tasks = [read_task(task_id.decode(), row, *document) for task_id, row, *document in rows]
+        tasks = [read_task(unpacked(member), row, *document) for member, row, *document in rows]
         if len(self._kept) + len(tasks) > MAX_KEPT:
             self._kept.clear()
         self._kept.update(
@@ -146,7 +147,7 @@ def _claim_rules(rules: QueueRules, queues: Sequence[str]) -> ClaimRules:
 def _wanted(picked: Sequence[Picked]) -> list[Argument]:
     wanted: list[Argument] = [len(picked)]
     for one in picked:
-        wanted += (one.head.id, one.head.subject.queue, one.head.row, len(one.permits))
+        wanted += (packed(one.head.id), one.head.subject.queue, one.head.row, len(one.permits))
         for permit in one.permits:
             wanted += (permit.key, "" if permit.limit.running is None else permit.limit.running)
     return wanted

@@ -16,7 +16,7 @@ from ...._policy.order.limits import Subject, permits_of
 from ...._policy.order.rank import changes_ranks
 from ...rules.usage import refilled
 from ..database import Database
-from ..keys import SEPARATOR
+from ..keys import SEPARATOR, unpacked
 from ..rows import instant
 from ..unit_of_work import UnitOfWork
 from .answers import read_bucket
@@ -112,14 +112,14 @@ async def running(database: Database) -> list[TaskId]:
     """Return the ids of all running tasks."""
     groups = await _groups(database, State.RUNNING)
     found = await database.client.call_all([("ZRANGE", key, 0, -1) for key in groups])
-    return [one.decode() for ids in found for one in ids]
+    return [unpacked(one) for ids in found for one in ids]
 
 
 async def _place_all(database: Database, queue: str) -> None:
     """Move all ready tasks of a queue: by their groups, as claims take expired ones out of their places."""
     for key in await _groups(database, State.READY, queue):
-        found = [one.decode() async for one in database.client.scan("ZSCAN", key)]
-        for ids in _chunks(found[::2]):
+        found = [one async for one in database.client.scan("ZSCAN", key)]
+        for ids in _chunks(map(unpacked, found[::2])):
             await database.transact(partial(_place_again, ids=ids))
 
 

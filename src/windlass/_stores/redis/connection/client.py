@@ -71,7 +71,7 @@ class Client:
 
     # -- requests ------------------------------------------------------------------------------------
 
-    async def run(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+    async def run(self, name: str, keys: Sequence[str | bytes], arguments: Sequence[Argument]) -> Any:
         """Run a script; the first key determines the slot."""
         wanted, rest = script(name), (len(keys), *keys, *arguments)
         reply = await self._evaluate("EVALSHA", wanted.sha, *rest)

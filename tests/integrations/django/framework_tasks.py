@@ -1,6 +1,7 @@
 """Tasks of Django's own framework: `django.tasks`, or the package that it came from."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -51,6 +52,16 @@ def ask_for_retry() -> None:
 @task(backend="stubborn")
 def decline() -> None:
     raise PermissionError("not this card")
+
+
+may_fail = threading.Event()
+
+
+@task
+def fail_when_told() -> None:
+    ran.append("waiting")
+    may_fail.wait(20)
+    raise pytest.UsageError("boom")
 
 
 @task(backend="once")

@@ -21,13 +21,15 @@ from tests.integrations.django.framework_tasks import (
     count_groups,
     decline,
     explode,
+    fail_when_told,
+    may_fail,
     ran,
     return_object,
     wait_for_cancel,
 )
 from tests.integrations.django.test_worker import drain
 from tests.loops.workers import eventually
-from windlass import WorkerSettings
+from windlass import By, WorkerSettings
 from windlass.integrations.django import app
 from windlass.integrations.django.backend import WindlassBackend
 from windlass.integrations.django.task_results import (
@@ -176,6 +178,38 @@ def test_a_task_that_is_released_at_shutdown_has_not_finished(signals: list[tupl
 
     drain()
     assert signals[-1] == ("finished", TaskResultStatus.SUCCESSFUL)
+
+
+@pytest.mark.parametrize("task", [wait_for_cancel, fail_when_told], ids=["stops", "fails"])
+def test_a_task_that_is_cancelled_while_it_runs_finishes_once(
+    task: Any, signals: list[tuple[str, Any]]
+) -> None:
+    ran.clear()
+    may_fail.clear()
+    result = task.enqueue()
+
+    async def work() -> None:
+        worker = app.worker(WorkerSettings(heartbeat=timedelta(seconds=0.05)))
+        run = asyncio.create_task(worker.run())
+        try:
+            await eventually(lambda: "waiting" in ran)
+            await app.operator.cancel_one(result.id, by=By(who="ann", why="not needed"))
+            # Only the second is still running then: a thread cannot be interrupted.
+            await eventually(lambda: all(run.is_stopping for run in worker._slots.running.values()))
+            may_fail.set()
+            await eventually(lambda: len(signals) == 3)
+            worker.stop()
+            await asyncio.wait_for(run, 20)
+        finally:
+            may_fail.set()
+            await app.close()
+
+    asyncio.run(work())
+    result.refresh()
+
+    assert result.status == TaskResultStatus.FAILED
+    assert [name for name, _ in signals] == ["enqueued", "started", "finished"]
+    assert signals[-1] == ("finished", TaskResultStatus.FAILED)
 
 
 def test_a_task_whose_last_attempt_times_out_has_finished(signals: list[tuple[str, Any]]) -> None:

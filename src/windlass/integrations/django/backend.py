@@ -8,18 +8,23 @@ dashboard know it by that. Its payload has `args` and `kwargs`.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
+from msgspec.structs import replace
 
 from ..._handler.context import Context
+from ..._handler.failure import describe
 from ..._model.attempt import Attempt
-from ..._model.outcome import Failed
+from ..._model.outcome import Crashed, Failed, Outcome, TimedOut
 from ..._model.task import is_task_id
+from ..._model.verdict import Bury, Cancel
 from ..._policy.input.quote import suggestion
-from ..._worker.run import Stop
+from ..._policy.verdict import decide, error_of
+from ..._worker.run import Run, Stop
 from ..._worker.runner import outcome_of_error
 from ...errors import NotFound
 from ...signals import Stop as StopSignal
@@ -137,6 +142,7 @@ class _Run:
 
     def __init__(self, ctx: Context, earlier: Sequence[Attempt]) -> None:
         self._ctx = ctx
+        self._run = cast(Run, ctx._run)  # noqa: SLF001 - a context does not say why its task is to stop
         self._result = result_of(ctx.task, earlier)
         self._sender = type(self._result.task.get_backend())
 
@@ -151,13 +157,25 @@ class _Run:
         return succeed(self._result, self._sender, value)
 
     def failed(self, error: BaseException) -> None:
-        """Send `task_finished` if the task is not tried again."""
-        if isinstance(error, (asyncio.CancelledError, StopSignal)) and self._ctx.stopping:
-            run: Any = self._ctx._run  # noqa: SLF001 - a context does not say why its task is to stop
-            is_final = self._ctx.is_last_attempt and run.stop in (Stop.TIMEOUT, Stop.SILENT)
-        else:
-            task = self._ctx.task
-            outcome = outcome_of_error(task, error, _types[task.type].spec.fatal)
-            is_final = isinstance(outcome, Failed) and (outcome.fatal or self._ctx.is_last_attempt)
-        if is_final and not isinstance(error, KeyboardInterrupt):
-            fail(self._result, self._sender, error)
+        """Send `task_finished` if the task ends with this error: if it is buried or cancelled."""
+        outcome = self._outcome_of(error)
+        task = self._ctx.task
+        if self._run.stop is Stop.CANCEL:
+            task = replace(task, cancel_requested=True)
+        is_final = isinstance(decide(task, outcome, _no_delay, 0.0), (Bury, Cancel))
+        if is_final and not self._run.is_lost and not isinstance(error, KeyboardInterrupt):
+            described = (
+                error_of(outcome) if isinstance(outcome, (Failed, TimedOut, Crashed)) else describe(error)
+            )
+            fail(self._result, self._sender, described)
+
+    def _outcome_of(self, error: BaseException) -> Outcome:
+        if self._run.is_stopping and isinstance(error, (asyncio.CancelledError, StopSignal)):
+            return self._run.stop_outcome()
+        task = self._ctx.task
+        return outcome_of_error(task, error, _types[task.type].spec.fatal)
+
+
+def _no_delay(_attempt: int, _draw: float) -> timedelta:
+    """Stand for the backoff where only matters whether a task is tried again, not when."""
+    return timedelta(0)

@@ -23,7 +23,6 @@ except ModuleNotFoundError:  # before Django 6: the package that it came from
     from django_tasks.signals import task_enqueued, task_finished, task_started
     from django_tasks.utils import normalize_json
 
-from ..._handler.failure import describe
 from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import Error, Task
@@ -114,10 +113,10 @@ def succeed(result: Any, sender: type, value: Any) -> Any:
     return returned
 
 
-def fail(result: Any, sender: type, error: BaseException) -> None:
+def fail(result: Any, sender: type, error: Error) -> None:
     """Tell Django that a task has failed for good; call it where the exception is handled, for the log."""
     _change(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
-    result.errors.append(_task_error(describe(error)))
+    result.errors.append(_task_error(error))
     _send_finished(result, sender)
 
 

@@ -79,6 +79,10 @@ format: setup ## Format the code and apply automatic fixes
 bench: setup servers ## Run the benchmarks of windlass and its peers
 	@$(BIN)/python -m benchmarks sqlite postgres growth fairness beside http handlers
 
+.PHONY: model
+model: setup ## Check the models of leases and of the replicated log; print how much was explored (WINDLASS_TESTS=full: more)
+	@$(BIN)/python -m tests.model
+
 .PHONY: chaos
 chaos: setup servers ## Run random kills and outages for several minutes
 	@$(BIN)/pytest -m chaos --timeout=0

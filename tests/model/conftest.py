@@ -1,3 +1,5 @@
+"""What the tests of the models share: the page with their figures."""
+
 from pathlib import Path
 
 import pytest
@@ -5,5 +7,4 @@ import pytest
 
 @pytest.fixture
 def guarantees() -> str:
-    """The page with the figures."""
     return (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text()

@@ -106,15 +106,15 @@ class LogModel:
     def _arrive(self, world: World, message: Message) -> Iterator[Step[World]]:
         place = len(world.log) + 1
         if message.expected == place - 1:
-            after = self._settled(world._replace(log=(*world.log, message.entry)))
+            after = self._without_stale(world._replace(log=(*world.log, message.entry)))
             yield Step(f"the stream stores {message.entry}, at {place}", after)
         elif world.failures:
             log = (*world.log, message.entry)
-            after = self._settled(world._replace(log=log, failures=world.failures - 1))
+            after = self._without_stale(world._replace(log=log, failures=world.failures - 1))
             text = f"the stream stores {message.entry}, at {place}, though it was for {message.expected + 1}"
             yield Step(text, after, is_fault=True)
 
-    def _settled(self, world: World) -> World:
+    def _without_stale(self, world: World) -> World:
         """Forget messages that no stream whose check works will store any more."""
         if world.failures:
             return world
@@ -123,7 +123,7 @@ class LogModel:
 
     def _publish(self, world: World, entry: Entry, place: int) -> World:
         message = Message(self.rule.addressed(entry, place), place - 1)
-        return self._settled(world._replace(messages=world.messages | {message}))
+        return self._without_stale(world._replace(messages=world.messages | {message}))
 
     def _take(self, world: World, number: int) -> Step[World]:
         """Replay the log to its end and try to own the store."""
@@ -185,9 +185,9 @@ class LogModel:
         if again != world:
             yield Step(f"reign {number} finds nothing at {place} and publishes {mine.kind} {n} again", again)
         elif n < len(reign.appended):
-            yield from self._hasty(world, number, reign, n + 1)
+            yield from self._acknowledge_early(world, number, reign, n + 1)
 
-    def _hasty(self, world: World, number: int, reign: Reign, n: int) -> Iterator[Step[World]]:
+    def _acknowledge_early(self, world: World, number: int, reign: Reign, n: int) -> Iterator[Step[World]]:
         mine = _entry(number, reign, n)
         if n not in reign.acknowledged and self.rule.stored_without_predecessor(world.log, mine):
             changed = reign._replace(acknowledged=(*reign.acknowledged, n))

@@ -7,6 +7,8 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 CORE := windlass._model,windlass._policy
 COVERAGE := .coverage.core
+# Versions of Django that the integration is tested on, besides that of requirements/dev.lock.
+DJANGO := 4.2 6.1
 # Naming the files of these tests spares collecting all.
 SYSTEM = $(shell grep -rl --include='test_*.py' 'mark\.system' tests)
 SAMPLE = $(if $(filter full,$(WINDLASS_TESTS)),,and not full)
@@ -39,7 +41,8 @@ test: setup ## Run the whole gate: check, coverage of the core, all tests on a s
 
 .PHONY: test-all
 test-all: export WINDLASS_TESTS := full
-test-all: test ## Run the whole gate on every store and server, with all examples
+test-all: test ## Run the whole gate on every store and server, with all examples, and on several versions of Django
+	@$(MAKE) --no-print-directory django
 
 .PHONY: pytest
 pytest: setup
@@ -51,6 +54,10 @@ pytest: setup
 .PHONY: pythons
 pythons: setup ## Test the core, the loops and the embedded stores under every Python from 3.11 on
 	@scripts/pythons
+
+.PHONY: django
+django: setup ## Test the integration with Django on its oldest and newest version, and run Django's own tests of task backends
+	@$(BIN)/python scripts/django
 
 .PHONY: check lint types layers tidy
 check: lint types layers tidy ## Run the quick gate: lint, format, types, layers, house rules
@@ -101,6 +108,11 @@ lock: setup ## Pin the dependencies in pyproject.toml (UPGRADE=1 takes newer ver
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file requirements/audit.lock
 	@$(BIN)/uv pip compile --quiet --group pyproject.toml:docs --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file requirements/docs.lock
+	@for version in $(DJANGO); do \
+	    $(BIN)/uv pip compile - --quiet --universal --python-version 3.12 --no-deps --generate-hashes $(if $(UPGRADE),--upgrade) \
+	        --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	        --output-file requirements/django-$$version.lock <<<"django==$$version.*" || exit 1; \
+	done
 
 .PHONY: docs
 docs: setup ## Build the docs site into build/site; fail on any warning or broken link

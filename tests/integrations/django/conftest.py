@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
+import django
 import pytest
 from django.core.management import call_command
 from django.db import connections
@@ -38,7 +39,7 @@ def on_sqlite(file: Path) -> dict[str, Any]:
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(file),
-        "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+        "OPTIONS": {"transaction_mode": "IMMEDIATE"} if django.VERSION >= (5, 1) else {},
     }
 
 

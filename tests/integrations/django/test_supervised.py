@@ -18,13 +18,15 @@ if __name__ == "__main__":
     execute_from_command_line(sys.argv)
 """,
     "settings.py": """
+import django
+
 SECRET_KEY = "x"
 INSTALLED_APPS = ["windlass.integrations.django", "shop"]
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": "db.sqlite3",
-        "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+        "OPTIONS": {"transaction_mode": "IMMEDIATE"} if django.VERSION >= (5, 1) else {},
     }
 }
 USE_TZ = True

@@ -138,6 +138,7 @@ def test_a_result_that_is_not_json_says_so() -> None:
     result.refresh()
 
     assert ran == ["object"]
+    assert result.errors[0].exception_class is TypeError
     assert "the handler ran, but its result is not JSON" in result.errors[0].traceback
 
 

@@ -52,6 +52,14 @@ _STATUS = {
 _UNCOUNTED = ("snoozed", "released", "interrupted")
 
 
+class ResultNotJson(Fatal, TypeError):
+    """A Django task has returned what is not JSON: it is not run again. Its result says TypeError."""
+
+
+_OF_DJANGO = {f"{ResultNotJson.__module__}.{ResultNotJson.__qualname__}": "builtins.TypeError"}
+"""Errors of ours that the framework has another class for."""
+
+
 def new_result(task: Any, task_id: str, args: Any, kwargs: Any, alias: str) -> Any:
     """Return the result of a Django task that was just enqueued. Raises TypeError for what is not JSON."""
     return TaskResult(
@@ -103,11 +111,11 @@ def start(result: Any, sender: type) -> None:
 
 
 def succeed(result: Any, sender: type, value: Any) -> Any:
-    """Tell Django that a task has succeeded; returns its value as JSON. Raises Fatal if it is not."""
+    """Tell Django that a task has succeeded; returns its value as JSON. Raises ResultNotJson."""
     try:
         returned = normalize_json(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Fatal(f"the handler ran, but its result is not JSON: {error}") from error
+        raise ResultNotJson(f"the handler ran, but its result is not JSON: {error}") from error
     _change(result, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=returned)
     _send_finished(result, sender)
     return returned
@@ -138,7 +146,8 @@ def _task_of(stored: Task, payload: dict[str, Any]) -> Any:
 def _task_error(error: Error) -> Any:
     path = error.type if "." in error.type else f"builtins.{error.type}"
     return TaskError(
-        exception_class_path=path, traceback=error.traceback or f"{error.type}: {error.message}\n"
+        exception_class_path=_OF_DJANGO.get(path, path),
+        traceback=error.traceback or f"{error.type}: {error.message}\n",
     )
 
 

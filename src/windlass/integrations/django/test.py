@@ -9,9 +9,9 @@ from asgiref.sync import async_to_sync, sync_to_async
 
 from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, Task, TaskId
-from ..._policy.input.payload import decode
 from ...app import App
 from ...tasktype import TaskType
+from ...testing.assertions import Wanted, check_enqueued, check_not_enqueued
 from ...testing.clock import ManualClock
 from ...testing.harness import Harness
 from ...testing.harness_store import HarnessStore
@@ -59,15 +59,13 @@ class WindlassTestMixin:
 
     def assertEnqueued(self, of: TaskType[Any, Any, Any] | Any, **payload: Any) -> None:  # noqa: N802
         """Fail unless there is a task of this type or Django task whose payload has these values."""
-        found = [decode(task.payload) for task in self.enqueued(of)]
-        if not any(_has(one, payload) for one in found):
-            raise AssertionError(f"no task {_name(of)} with {payload} is enqueued; found: {found}")
+        __tracebackhide__ = True
+        check_enqueued(self.enqueued(), Wanted(type=_name(of), payload=payload or None), None)
 
     def assertNotEnqueued(self, of: TaskType[Any, Any, Any] | Any, **payload: Any) -> None:  # noqa: N802
         """Fail if there is a task of this type or Django task whose payload has these values."""
-        found = [one for task in self.enqueued(of) if _has(one := decode(task.payload), payload)]
-        if found:
-            raise AssertionError(f"a task {_name(of)} is enqueued with {found[0]}")
+        __tracebackhide__ = True
+        check_not_enqueued(self.enqueued(), Wanted(type=_name(of), payload=payload or None))
 
 
 class InMemoryTasks:
@@ -80,7 +78,7 @@ class InMemoryTasks:
     def run(self, *, raise_errors: bool = True) -> int:
         """Run all tasks that are due, in this thread."""
         self._store.forget_rolled_back()
-        with inline(self.harness.app):
+        with in_this_thread(self.harness.app):
             return async_to_sync(self.harness.arun_until_idle)(raise_errors=raise_errors)
 
     def find(self, of: Any = None, *states: State) -> list[Task]:
@@ -114,7 +112,7 @@ def in_memory() -> Iterator[InMemoryTasks]:
 
 
 @contextmanager
-def inline(tested: App) -> Iterator[None]:
+def in_this_thread(tested: App) -> Iterator[None]:
     """Run the handlers of an app in the thread that called async code, all of them, for a block."""
     kept = [(spec, spec.handler, spec.is_async, spec.process) for spec in tested.types.values()]
     for spec, handler, is_async, _ in kept:
@@ -185,7 +183,3 @@ def _name(of: Any) -> str:
     """Return the name of a task type or Django task."""
     name: str = of if isinstance(of, str) else of.name if isinstance(of, TaskType) else of.module_path
     return name
-
-
-def _has(payload: Any, expected: dict[str, Any]) -> bool:
-    return all(name in payload and payload[name] == value for name, value in expected.items())

@@ -11,13 +11,16 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connections
-from django.test.utils import override_settings
+from django.test.utils import modify_settings, override_settings
 
 from tests.integrations.django.conftest import forget_connection, on_postgres, on_sqlite, using
 from tests.integrations.django.shop_tasks import ship
 from windlass import Backoff
+from windlass.integrations import django as integration
 from windlass.integrations.django import app
 from windlass.integrations.django.database import store_url
+from windlass.integrations.django.django_app import DjangoApp
+from windlass.integrations.django.management.commands.windlass import Command
 from windlass.integrations.django.settings import Settings, read_settings
 
 
@@ -57,11 +60,28 @@ class TestSettings:
             ({"store": "x"}, "did you mean 'STORE'"),
             ({"IMPORTS": "shop.tasks"}, "must be a list"),
             ("redis://r", "must be a dictionary"),
+            ({"STORE": 5}, r"WINDLASS\['STORE'\] must be a URL"),
         ],
     )
     def test_a_wrong_one_is_refused(self, given: Any, message: str) -> None:
         with override_settings(WINDLASS=given), pytest.raises(ImproperlyConfigured, match=message):
             read_settings()
+
+    def test_an_unknown_database_is_refused(self) -> None:
+        with pytest.raises(ImproperlyConfigured, match=r"is 'defualt', which .* did you mean 'default'\?"):
+            DjangoApp(Settings(database="defualt"))
+
+    @pytest.mark.parametrize("missing", ["shop.work", "tests.integrations.django.works"])
+    def test_a_missing_module_is_named(self, missing: str) -> None:
+        with pytest.raises(ImproperlyConfigured, match=rf"IMPORTS.* names the module '{missing}', which"):
+            DjangoApp(Settings(imports=(missing,))).discover()
+
+    def test_a_project_without_the_app_is_refused(self) -> None:
+        with (
+            modify_settings(INSTALLED_APPS={"remove": "windlass.integrations.django"}),
+            pytest.raises(ImproperlyConfigured, match=r"add 'windlass\S+' to INSTALLED_APPS"),
+        ):
+            integration.__getattr__("app")
 
 
 class TestStoreUrl:
@@ -128,8 +148,23 @@ class TestChecks:
         chosen.update(CONN_HEALTH_CHECKS=True)
         assert not [message for message in run_checks() if message.id.startswith("windlass")]
 
+    def test_access_that_cannot_be_imported(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(app, "settings", Settings(access="shop.nowhere"))
+
+        assert "windlass.E001" in {message.id for message in run_checks()}
+
 
 class TestCommand:
+    def test_options_of_django_are_not_passed_on(
+        self, database: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        arguments = ["--settings=prod", "tasks", "list", "--pythonpath", ".", "--json"]
+
+        with pytest.raises(SystemExit) as end:
+            Command().run_from_argv(["manage.py", "windlass", *arguments])
+
+        assert end.value.code in (0, None), capsys.readouterr().err
+
     def test_it_runs_commands_on_the_store(
         self, database: dict[str, Any], capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -37,9 +37,16 @@ def __getattr__(name: str) -> Any:
 
 
 def _set_up() -> None:
-    """Set up Django, unless it is or is being; manage.py does not start the processes of --workers."""
+    """Set up Django, unless it is or is being: manage.py does not start the processes of --workers.
+
+    Raises ImproperlyConfigured if the project has not installed this app.
+    """
     import django  # noqa: PLC0415
     from django.apps import apps  # noqa: PLC0415
 
     if not apps.ready and not apps.loading:
         django.setup()
+    if apps.apps_ready and not apps.is_installed(__name__):
+        from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415
+
+        raise ImproperlyConfigured(f"add {__name__!r} to INSTALLED_APPS, or no worker finds the tasks")

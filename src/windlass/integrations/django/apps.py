@@ -27,6 +27,7 @@ class WindlassConfig(AppConfig):
         """Import the tasks of the project."""
         from . import app  # noqa: PLC0415 - it needs the settings
 
+        register(checks.check_access)
         register(checks.check_databases)
         connection_created.connect(_follow, dispatch_uid="windlass")
         post_migrate.connect(_migrate, sender=self, dispatch_uid="windlass")

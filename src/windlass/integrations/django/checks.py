@@ -1,9 +1,23 @@
-"""System checks: `manage.py check` warns of database settings under which tasks fail needlessly."""
+"""System checks: `manage.py check` reports settings under which tasks or the dashboard fail needlessly."""
 
 from typing import Any
 
-from django.core.checks import CheckMessage, Warning  # noqa: A004 - Django's name
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's name
 from django.db import connections
+from django.utils.module_loading import import_string
+
+
+def check_access(**_: Any) -> list[CheckMessage]:
+    """Report a `WINDLASS["ACCESS"]` that cannot be imported: the dashboard would fail for every user."""
+    from . import app  # noqa: PLC0415 - it needs the settings
+
+    try:
+        if app.settings.access is not None:
+            import_string(app.settings.access)
+    except ImportError as error:
+        message = f"WINDLASS['ACCESS'] cannot be imported: {error}"
+        return [Error(message, hint="name a function, such as 'shop.access.access'", id="windlass.E001")]
+    return []
 
 
 def check_databases(**_: Any) -> list[CheckMessage]:

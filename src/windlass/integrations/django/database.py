@@ -11,7 +11,16 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
+from ..._policy.input.quote import suggestion
+
 _POSTGRES_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "service")
+
+
+def check_alias(alias: str) -> None:
+    """Raise ImproperlyConfigured if Django has no database of this alias."""
+    if alias not in (known := [*connections]):
+        hint = suggestion(alias, known, f"it has {', '.join(known)}")
+        raise ImproperlyConfigured(f"WINDLASS['DATABASE'] is {alias!r}, which DATABASES does not have{hint}")
 
 
 def store_url(alias: str) -> str:

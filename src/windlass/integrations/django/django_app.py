@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
 from ..._client.sync.client import SyncClient
@@ -14,7 +15,7 @@ from ..._handler.spec import HandlerSpec
 from ...app import App
 from ...tasktype import TaskType
 from .client import TransactionClient
-from .database import store_url, with_fresh_connections
+from .database import check_alias, store_url, with_fresh_connections
 from .settings import Settings
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ class DjangoApp(App):
     """An app whose tasks are enqueued in Django's transactions and run with fresh database connections."""
 
     def __init__(self, settings: Settings) -> None:
+        check_alias(settings.database)
         self.settings = settings
         self._url = settings.store or store_url(settings.database)
         super().__init__(self._url, **settings.options)
@@ -42,7 +44,13 @@ class DjangoApp(App):
         if self.settings.imports is None:
             autodiscover_modules("tasks")
         for name in self.settings.imports or ():
-            import_module(name)
+            try:
+                import_module(name)
+            except ModuleNotFoundError as error:
+                if f"{name}.".startswith(f"{error.name}."):  # it is missing, not what it imports
+                    message = f"WINDLASS['IMPORTS'] names the module {name!r}, which does not exist"
+                    raise ImproperlyConfigured(message) from error
+                raise
 
     def follow_database(self) -> None:
         """Use the database that Django uses now: a test runner makes one of its own, of another name."""

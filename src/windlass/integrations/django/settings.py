@@ -45,11 +45,13 @@ def read_settings() -> Settings:
         if key not in KEYS:
             hint = suggestion(str(key).upper(), KEYS, f"the settings are {', '.join(KEYS)}")
             raise ImproperlyConfigured(f"WINDLASS has no setting {key!r}{hint}")
+    if not isinstance(store := given.get("STORE"), str | None):
+        raise ImproperlyConfigured(f"WINDLASS['STORE'] must be a URL, such as 'redis://r/0', got {store!r}")
     imports = given.get("IMPORTS")
     if isinstance(imports, str):
         raise ImproperlyConfigured("WINDLASS['IMPORTS'] must be a list of modules, such as ['shop.tasks']")
     return Settings(
-        store=given.get("STORE"),
+        store=store,
         database=given.get("DATABASE", DEFAULT_DATABASE),
         joins="STORE" not in given or "DATABASE" in given,
         imports=None if imports is None else tuple(imports),

@@ -1,6 +1,7 @@
 """`manage.py windlass`: the command line of windlass, on the project's app and store."""
 
 import sys
+from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -19,8 +20,12 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run a command line; Django's own options, such as --settings, come before in the environment."""
-        self._run(argv[2:], f"{argv[0]} {argv[1]}")
+        """Run a command line, without what Django has applied: --settings and --pythonpath."""
+        applied = ArgumentParser(add_help=False, allow_abbrev=False)
+        applied.add_argument("--settings")
+        applied.add_argument("--pythonpath")
+        _, arguments = applied.parse_known_args(argv[2:])
+        self._run(arguments, f"{argv[0]} {argv[1]}")
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take any arguments, for `call_command`."""

@@ -39,7 +39,8 @@ def test_a_crash_of_the_database_fails_only_what_was_running(tmp_path: Path) -> 
         failed = [one for one in attempts if one.error is not None]
         assert states == [State.COMPLETED] * ORDERS
         assert not [one for one in failed if one.claimed_at > crashes[-1]]
-        assert 1 <= len(failed) <= len(crashes) * SLOTS  # none would mean that nothing was running
+        assert failed, "nothing was running when the server crashed"
+        assert len(failed) <= len(crashes) * 2 * SLOTS  # a worker claims as many ahead while tasks are quick
 
 
 def history(server: Postgres) -> tuple[list[State], list[Attempt]]:

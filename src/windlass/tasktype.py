@@ -21,6 +21,20 @@ P = ParamSpec("P")
 C = TypeVar("C")  # what calling the function gives
 R = TypeVar("R")  # what the task's result is
 
+_ELSEWHERE = {
+    "apply_async": "using(…).enqueue()",
+    "defer": "enqueue()",
+    "defer_async": "aenqueue()",
+    "delay": "enqueue()",
+    "kiq": "aenqueue()",
+    "s": "step()",
+    "send": "enqueue()",
+    "send_with_options": "using(…).enqueue()",
+    "signature": "step()",
+    "si": "step()",
+}
+"""What the methods of other task queues are here."""
+
 
 class Prepared(Generic[P, R]):
     """A task type with options: what `using` gives."""
@@ -30,6 +44,13 @@ class Prepared(Generic[P, R]):
         self._app = app
         self._options = options
         self._within = within
+
+    if not TYPE_CHECKING:  # a type checker would take any attribute for real
+
+        def __getattr__(self, name: str) -> Any:
+            hint = f"; here it is {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            text = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
+            raise AttributeError(text, name=name, obj=self)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
         """Enqueue a task with these arguments, blocking; returns a handle once the task is durable.

@@ -248,11 +248,23 @@ async def _dead(app: App, number: int) -> bool:
     return len(await tasks(app, State.DEAD)) == number
 
 
-def test_an_async_hook_is_refused_at_its_declaration(app: App) -> None:
-    async def hook(task: Task, error: BaseException) -> None: ...
+async def _async_hook(task: Task, error: BaseException) -> None: ...
 
-    with pytest.raises(InvalidOption, match="not async"):
-        app.on_error(hook)
+
+def _hook_of_one(error: BaseException) -> None: ...
+
+
+@pytest.mark.parametrize("wrong", [_async_hook, _hook_of_one, "text"])
+def test_what_cannot_be_a_hook_is_refused_at_its_declaration(app: App, wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"a function of \(task, error\) that is not async"):
+        app.on_error(wrong)
+
+
+@pytest.mark.parametrize(
+    "right", [lambda *given: None, lambda task, error, retries=0: None, print], ids=["any", "more", "builtin"]
+)
+def test_any_function_that_takes_a_task_and_an_error_is_a_hook(app: App, right: Any) -> None:
+    assert app.on_error(right) is right
 
 
 # -- tracebacks in the log ---------------------------------------------------------------------------

@@ -350,7 +350,11 @@ def _plain_generator(app: App) -> Iterator[None]:
 async def _coroutine(app: App) -> None: ...
 
 
-@pytest.mark.parametrize("wrong", [_plain_generator, _coroutine, "text"])
+async def _without_the_app() -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("wrong", [_plain_generator, _coroutine, _without_the_app, "text"])
 def test_what_cannot_be_a_lifespan_is_refused_when_it_is_declared(app: App, wrong: Any) -> None:
     with pytest.raises(InvalidOption, match="lifespan takes an async function of the app that yields once"):
         app.lifespan(wrong)

@@ -1,5 +1,6 @@
 """Task types: steps, and the errors for wrong ones."""
 
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,21 @@ def app() -> App:
 
 
 async def handler(user_id: int = 0) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("delay", "enqueue()"), ("apply_async", "using(…).enqueue()"), ("send", "enqueue()"), ("s", "step()")],
+)
+def test_the_methods_of_other_queues_are_named_as_they_are_here(app: App, theirs: str, ours: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"has no attribute {theirs!r}; here it is {ours}")):
+        getattr(app.task(handler), theirs)
+
+
+def test_other_attributes_are_simply_missing(app: App) -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        getattr(app.task(handler), "nothing")  # noqa: B009 - a type checker refuses it
+    assert not hasattr(app.task(handler, name="other"), "__wrapped_by__")
 
 
 async def test_only_steps_are_enqueued(app: App) -> None:

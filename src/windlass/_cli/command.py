@@ -24,6 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
+_WHOLE = 1_000  # characters, more than any summary has
 _DEFAULT_HANDLERS = {signal.SIGINT: signal.default_int_handler}
 
 
@@ -191,6 +192,13 @@ class Commands(click.Group):
     """A group of such commands."""
 
     command_class: type[click.Command] | None = Command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their whole summaries, which click would cut in a narrow terminal."""
+        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        shown = [command for command in commands if command is not None and not command.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl([(str(one.name), one.get_short_help_str(_WHOLE)) for one in shown])
 
 
 def shared_options() -> Iterator[click.Option]:

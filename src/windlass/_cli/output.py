@@ -56,7 +56,10 @@ def escape_unencodable() -> None:
 
 
 class Column(Struct, Generic[T], frozen=True):
-    """A column of a table. If space is short, optional columns are dropped first, then elastic ones cut."""
+    """A column of a table.
+
+    If space is short, optional columns are dropped first, then elastic ones cut, then ids cut to a prefix.
+    """
 
     title: str
     cell: Callable[[T], str | Styled]
@@ -65,6 +68,7 @@ class Column(Struct, Generic[T], frozen=True):
     optional: bool = False
     keeps_end: bool = False  # cut at the start: the end of a dotted name is its most telling part
     wraps: bool = False  # wrapped instead of cut; for the last column
+    prefix: int = 0  # characters of an id that identify it, as commands take it; 0: show it whole
 
 
 class Output(Struct, frozen=True):
@@ -156,8 +160,10 @@ def _fit(rows: list[list[Styled]], columns: Sequence[Column[Any]], width: int) -
     ]
     for index in reversed([i for i, column in enumerate(columns) if column.optional]):
         empty = all(not row[index][0] for row in rows)
-        if empty or _total(widths) - _slack(widths, columns) > width:
+        if empty or _total(widths) - _slack(widths, columns, 2 * _MIN_WIDTH) > width:
             widths[index] = 0
+    if _total(widths) - _slack(widths, columns, _MIN_WIDTH) > width:
+        widths = [min(w, column.prefix or w) for w, column in zip(widths, columns, strict=True)]
     while (excess := _total(widths) - width) > 0:
         index = max(
             (i for i, column in enumerate(columns) if column.elastic and widths[i] > _MIN_WIDTH),
@@ -178,14 +184,15 @@ def _total(widths: list[int]) -> int:
     return sum(shown) + _GAP * (len(shown) - 1)
 
 
-def _slack(widths: list[int], columns: Sequence[Column[Any]]) -> int:
-    """By how much elastic columns may shrink before an optional one is dropped."""
-    return sum(max(0, widths[i] - 2 * _MIN_WIDTH) for i, column in enumerate(columns) if column.elastic)
+def _slack(widths: list[int], columns: Sequence[Column[Any]], least: int) -> int:
+    """By how much elastic columns may shrink if each keeps its least width."""
+    return sum(max(0, widths[i] - least) for i, column in enumerate(columns) if column.elastic)
 
 
 def _pad(text: str, style: str, width: int, column: Column[Any]) -> Styled:
     from rich.cells import cell_len
 
+    text = text[:width] if column.prefix else text
     uncut = text
     while cell_len(text) > width:
         most = len(text) - max(1, (cell_len(text) - width) // 2)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
-from .command import Cli, Command, pass_cli, shared_options
+from .command import Cli, Commands, pass_cli, shared_options
 from .exit_codes import MEANINGS, guarded
 from .output import escape_unencodable
 
@@ -31,7 +31,7 @@ _DEMO = "windlass._cli.demo.command"
 _COMPLETE_VARIABLE = "_WINDLASS_COMPLETE"
 
 
-class Root(click.Group):
+class Root(Commands):
     """A group that imports its commands lazily and reports errors in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -122,14 +122,14 @@ root = Root(
 )
 
 
-@root.command("version", cls=Command)
+@root.command("version")
 @pass_cli
 def version(cli: Cli) -> None:
     """Print the version."""
     _say_version(cli)
 
 
-@root.command("completion", cls=Command)
+@root.command("completion")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

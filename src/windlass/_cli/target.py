@@ -13,6 +13,8 @@ from .._policy.input.quote import kind_of, quoted
 from ..app import App
 from ..errors import InvalidOption
 
+_PACKAGE = Path(__file__).parent.parent
+
 
 def load_app(target: str, imports: Iterable[str] = ()) -> App:
     """Import the module, from the current folder if it is there, then `imports`; return its app.
@@ -69,9 +71,11 @@ def _module(name: str) -> ModuleType:
 
 
 def _failed(name: str, error: Exception) -> InvalidOption:
+    """Say what failed, and on which line of the program: the last one that is not ours."""
     trail = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame in trail if "importlib" not in frame.filename]
-    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if len(frames) > 1 else ""
+    ours = ("<frozen importlib", importlib.__path__[0], str(_PACKAGE))
+    frames = [frame for frame in trail if not frame.filename.startswith(ours)]
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return InvalidOption(
         f"importing {name} failed: {type(error).__name__}: {error}{where}; --debug shows the traceback"
     )
@@ -83,7 +87,7 @@ def _only_app(module: ModuleType) -> str:
     if "app" in apps or len({id(app) for app in apps.values()}) == 1:
         return "app" if "app" in apps else next(iter(apps))
     if not apps:
-        raise InvalidOption(f"{module.__name__} contains no windlass.App")
+        raise InvalidOption(_no_app(module))
     names = ", ".join(f"{module.__name__}:{name}" for name in apps)
     raise InvalidOption(f"{module.__name__} contains several apps; name one of {names}")
 
@@ -92,9 +96,13 @@ def _apps_of(module: ModuleType, near: str = "") -> str:
     """A hint at the apps that this module has."""
     apps = [name for name, value in vars(module).items() if isinstance(value, App)]
     if not apps:
-        return f"{module.__name__} contains no windlass.App"
+        return _no_app(module)
     meant = get_close_matches(near, apps, n=1, cutoff=0.3) or apps[:1]
     return f"did you mean {module.__name__}:{meant[0]}?"
+
+
+def _no_app(module: ModuleType) -> str:
+    return f"{module.__name__} contains no windlass.App; name the module that has it, as in shop.tasks:app"
 
 
 def _modules_like(name: str) -> str:

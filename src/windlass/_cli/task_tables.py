@@ -10,6 +10,7 @@ from .._model.state import State
 from .._model.task import Error, Task
 from .._policy.input.chain import Step, readable_steps
 from .output import Column, Output, Styled
+from .task_ids import ID_PREFIX
 from .text import ago, duration_text, json_text, span, stamp
 
 _STYLES = {
@@ -31,7 +32,7 @@ def state(task: Task) -> Styled:
 def task_columns(now: datetime) -> Sequence[Column[Task]]:
     """The columns of a table of tasks."""
     return (
-        Column("id", lambda task: task.id),
+        Column("id", lambda task: task.id, prefix=ID_PREFIX),
         Column("state", state),
         Column("type", lambda task: task.type, elastic=True, keeps_end=True),
         Column("attempt", _attempt, right=True),
@@ -45,7 +46,7 @@ def task_columns(now: datetime) -> Sequence[Column[Task]]:
 def dead_columns(now: datetime) -> Sequence[Column[Task]]:
     """The columns of a table of dead letters."""
     return (
-        Column("id", lambda task: task.id),
+        Column("id", lambda task: task.id, prefix=ID_PREFIX),
         Column("died", lambda task: ago(task.finished_at, now)),
         Column("type", lambda task: task.type, elastic=True, keeps_end=True),
         Column("error", lambda task: (_brief(task.error), "red"), elastic=True),
@@ -75,9 +76,9 @@ def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
         Column("claimed", lambda attempt: ago(attempt.claimed_at, now)),
         Column("ran", lambda attempt: span(attempt.duration), right=True),
         Column("outcome", lambda attempt: attempt.outcome),
-        Column("worker", lambda attempt: attempt.worker or "", elastic=True, keeps_end=True),
-        Column("notes", _notes, elastic=True, optional=True),
         Column("error", lambda attempt: (_brief(attempt.error), "red"), elastic=True, optional=True),
+        Column("notes", _notes, elastic=True, optional=True),
+        Column("worker", lambda attempt: attempt.worker or "", elastic=True, keeps_end=True, optional=True),
     )
 
 

@@ -52,6 +52,7 @@ _DONE = {
     "prune": "pruned",
     "rotate": "rotated",
     "revoke": "revoked",
+    "trigger": "triggered",
     "put": "set",  # by earlier versions, which did not tell what was changed
 }
 _DURATIONS = frozenset(

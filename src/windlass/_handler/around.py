@@ -11,7 +11,7 @@ from ..errors import InvalidOption, UsageError
 from ..signals import Snooze, Stop
 from .context import Context
 from .failure import add_origin, stand_in
-from .names import function_name
+from .names import function_name, takes
 
 CallNext: TypeAlias = Callable[[], Awaitable[Any]]
 """Runs what is inside: the next around, or the handler. Returns the result as plain JSON values."""
@@ -24,13 +24,8 @@ Around: TypeAlias = AsyncAround | GeneratorAround
 def is_generator(around: Around) -> bool:
     """Tell the two kinds apart; raises InvalidOption for anything else."""
     is_async, is_sync = inspect.iscoroutinefunction(around), inspect.isgeneratorfunction(around)
-    if is_async or is_sync:
-        try:
-            inspect.signature(around).bind(*range(2 if is_async else 1))
-        except TypeError:
-            pass
-        else:
-            return is_sync
+    if (is_async or is_sync) and takes(around, 2 if is_async else 1):
+        return is_sync
     raise InvalidOption(
         f"around takes an async function of (ctx, call_next), or a generator function of (ctx) that yields "
         f"once, not {around!r}; see docs/around.md"

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ..errors import InvalidOption, LifespanFailed
-from .names import function_name
+from .names import function_name, takes
 
 logger = logging.getLogger("windlass.worker")
 
@@ -21,7 +21,7 @@ _CANCEL_TIMEOUT = 1.0  # seconds for a lifespan that was cancelled because its e
 def check_lifespan(function: Lifespan) -> None:
     """Raise InvalidOption for what cannot be a lifespan."""
     wrong = inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
-    if not callable(function) or wrong:
+    if not callable(function) or wrong or not takes(function, 1):
         raise InvalidOption(
             f"lifespan takes an async function of the app that yields once, not {function!r}; "
             f"see docs/around.md"

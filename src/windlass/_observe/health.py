@@ -13,10 +13,14 @@ from .._store.protocol import Durability, Finding, Promise, Severity
 from .overview import Overview
 
 
-def check_durability(promise: Promise) -> Finding:
-    """Report what an acknowledged write survives; a warning unless that is a loss of power."""
+def check_durability(promise: Promise, found: Iterable[Finding]) -> Sequence[Finding]:
+    """Put first what an acknowledged write survives; a warning unless that is a loss of power.
+
+    What the store itself found about its durability is left out: the promise says the same.
+    """
     severity = Severity.OK if promise.durability is Durability.DURABLE else Severity.WARNING
-    return _finding("durability", f"{promise.durability}: {promise.why}", severity)
+    first = _finding("durability", f"{promise.durability}: {promise.why}", severity)
+    return [first, *(one for one in found if one.subject != first.subject)]
 
 
 def check_queues(overview: Overview) -> Sequence[Finding]:

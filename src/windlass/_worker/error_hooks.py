@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from .._handler.failure import whereabouts
 from .._handler.hooks import ErrorHook
+from .._handler.names import takes
 from .._model.task import Task
 from .._policy.input.quote import counted
 from ..errors import InvalidOption
@@ -22,9 +23,11 @@ CLOSE_TIMEOUT = 5.0  # seconds for the calls that wait when the worker stops
 
 
 def checked_hook(hook: ErrorHook) -> ErrorHook:
-    """Return a hook that can be called; raises InvalidOption for a coroutine function or no function."""
-    if not callable(hook) or inspect.iscoroutinefunction(hook):
-        raise InvalidOption(f"on_error takes a function that is not async, not {hook!r}")
+    """Return a hook that can be called with a task and an error; raises InvalidOption for anything else."""
+    if not callable(hook) or inspect.iscoroutinefunction(hook) or not takes(hook, 2):
+        raise InvalidOption(
+            f"on_error takes a function of (task, error) that is not async, not {hook!r}; see docs/logging.md"
+        )
     return hook
 
 

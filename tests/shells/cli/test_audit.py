@@ -78,6 +78,7 @@ def test_who_defaults_to_the_user_and_host(run: Run) -> None:
     run("queues", "pause", "mail", "sms", "--create")
     run("schedules", "add", "nightly", "t", "1h")
     task_id = run("schedules", "trigger", "nightly").out.strip()
+    assert f"triggered task {task_id}" in run("audit").out
     other = run("schedules", "trigger", "nightly", "--who", "ann").out.strip()
 
     me = f"{getpass.getuser()}@{socket.gethostname()}"

@@ -9,6 +9,8 @@ import pytest
 
 from windlass._model.lease import Heartbeat
 from windlass._model.record import Worker
+from windlass._observe.health import check_durability
+from windlass._store.protocol import Durability, Finding, Promise, Severity
 from windlass._stores.sqlite import SQLiteStore
 
 from .conftest import Run
@@ -24,6 +26,18 @@ def test_check_reports_each_finding(run: Run) -> None:
     assert table.out.splitlines()[0].split() == ["severity", "subject", "finding"]
     assert rows[0] == {"severity": "ok", "subject": "durability", "message": rows[0]["message"]}
     assert {row["severity"] for row in rows} == {"ok"}
+
+
+def test_check_tells_the_durability_once() -> None:
+    promise = Promise(durability=Durability.RELAXED, why="appendfsync is everysec")
+    own = Finding(severity=Severity.WARNING, subject="durability", message=promise.why)
+    other = Finding(severity=Severity.OK, subject="clock", message="in step")
+
+    first, *rest = check_durability(promise, [own, other])
+
+    assert (first.severity, first.subject) == (Severity.WARNING, "durability")
+    assert first.message == "relaxed: appendfsync is everysec"
+    assert rest == [other]
 
 
 def test_check_warns_of_queues_that_no_worker_serves(run: Run) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from windlass._cli.exit_codes import MEANINGS
 from windlass._cli.root import root
@@ -65,6 +66,16 @@ def test_every_command_has_help_within_80_columns(run: Run, command: tuple[str, 
     assert ran.out.startswith("Usage: windlass")
     assert all(len(row) <= 80 for row in ran.out.splitlines())
     assert "..." not in ran.out.partition("Commands:")[2], "a summary is cut off"
+
+
+@pytest.mark.parametrize("command", [(), ("schedules",)], ids=" ".join)
+def test_summaries_are_whole_in_a_narrow_terminal(command: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(root, [*command, "--help"], terminal_width=60).stdout
+    summaries = shown.partition("Commands:")[2]
+
+    assert summaries
+    assert "..." not in summaries
+    assert all(len(row) <= 60 for row in summaries.splitlines())
 
 
 @pytest.mark.parametrize("how", ["version", "--version"])

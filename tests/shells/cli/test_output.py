@@ -9,9 +9,13 @@ import struct
 import subprocess
 import termios
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from rich.cells import cell_len
+
+from windlass._cli.output import Column, table_rows
+from windlass._cli.task_ids import ID_PREFIX
 
 from .conftest import Run
 
@@ -51,6 +55,47 @@ def test_a_table_fits_the_terminal_and_keeps_ids_whole(start: Start, dead: Calla
         assert "\x1b" not in text
     assert "error" not in plain
     assert "error" in wide
+
+
+@dataclass
+class _Row:
+    id: str
+    error: str
+
+
+def _columns() -> list[Column[_Row]]:
+    return [
+        Column("id", lambda row: row.id, prefix=ID_PREFIX),
+        Column("state", lambda _: "completed"),
+        Column("error", lambda row: row.error, elastic=True),
+    ]
+
+
+@pytest.mark.parametrize(("width", "whole"), [(80, True), (60, True), (50, False), (44, False)])
+def test_an_id_is_cut_to_a_prefix_rather_than_a_column_dropped(width: int, whole: bool) -> None:
+    row = _Row(id="0198c0de-0000-7000-8000-00000000abcd", error="the bank did not answer " * 4)
+
+    head, cells = table_rows([row], _columns(), width)
+
+    assert [title.strip() for title, _ in head] == ["id", "state", "error"]
+    assert cells[0][0] == (row.id if whole else row.id[:ID_PREFIX])
+    assert sum(cell_len(text) for text, _ in cells) + 4 <= width
+
+
+@pytest.mark.system
+def test_a_narrow_table_of_dead_letters_shows_errors_and_ids_that_commands_take(
+    run: Run, start: Start, dead: Callable[..., list[str]]
+) -> None:
+    (whole,) = dead("the bank did not answer")
+
+    shown = in_terminal(start, "dead", "list", columns=50)
+    head, row = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    prefix = row.split()[0]
+
+    assert head.split() == ["id", "died", "type", "error"]
+    assert whole.startswith(prefix)
+    assert len(prefix) < len(whole)
+    assert run("dead", "show", prefix, "--json").row["id"] == whole
 
 
 @pytest.mark.system

@@ -20,7 +20,7 @@ Start = Callable[..., subprocess.Popen[str]]
     ("target", "complaint"),
     [
         ("two", "two contains several apps; name one of two:first, two:second"),
-        ("empty", "empty contains no windlass.App"),
+        ("empty", "empty contains no windlass.App; name the module that has it, as in shop.tasks:app"),
         ("./shop.py", "not by its file: shop:app"),
         ("shop:ap", "did you mean shop:app?"),
         ("shop:welcome", "is a TaskType, not a windlass.App; did you mean shop:app?"),
@@ -29,6 +29,8 @@ Start = Callable[..., subprocess.Popen[str]]
         ("empty:app", "empty contains no windlass.App"),
         ("broken:app", "importing broken failed: ZeroDivisionError: division by zero (broken.py:1)"),
         ("lacking:app", "No module named 'lacked'"),
+        ("declaring:app", "is not a valid name: use 1 to 128"),
+        ("declaring:app", "starting with a letter, a digit or _ (declaring.py:3); --debug"),
         (":app", "module:attribute"),
         ("shop:", "module:attribute"),
         ("..:app", "module:attribute"),
@@ -42,6 +44,7 @@ def test_an_app_that_cannot_be_found_comes_with_a_hint(
     (folder / "two.py").write_text("from windlass import App\nfirst, second = App(), App()\n")
     (folder / "broken.py").write_text("1 / 0")
     (folder / "lacking.py").write_text("import lacked")
+    (folder / "declaring.py").write_text("from windlass import App\napp = App()\napp.task(lambda: None)\n")
 
     ran = run("worker", target)
 
@@ -227,6 +230,21 @@ def test_a_worker_serves_all_queues(run: Run, start: Start, enqueue: Callable[..
     assert worker.returncode == 0
     assert "queues all" in err
     assert run("tasks", "show", task_id, "--json").row["state"] == "completed"
+
+
+@pytest.mark.system
+def test_a_queue_that_no_task_type_has_is_logged_as_a_warning(
+    run: Run, start: Start, enqueue: Callable[..., str]
+) -> None:
+    enqueue("shop.welcome", '{"user_id": 1}')
+
+    _, typo = start("worker", "shop:app", "-q", "mial", "-q", "default", "--drain").communicate(timeout=60)
+    _, right = start("worker", "shop:app", "-q", "mail", "--drain").communicate(timeout=60)
+
+    assert "no task type of shop:app has queue 'mial'; did you mean 'mail'?" in typo
+    assert "has queue 'default'" not in typo
+    assert "no task type" not in right
+    assert len(run("tasks", "list", "--state", "completed", "--json").rows) == 1
 
 
 def test_queues_and_all_queues_exclude_each_other(run: Run) -> None:

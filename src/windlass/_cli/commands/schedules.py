@@ -61,7 +61,9 @@ async def show(cli: Cli, name: str, reveal: bool) -> None:
 @click.argument("type")
 @click.argument("rule")
 @click.argument("payload", required=False, metavar="[JSON]")
-@click.option("--zone", default="UTC", show_default=True, help="Time zone of a cron expression")
+@click.option(
+    "--zone", default="UTC", show_default=True, metavar="ZONE", help="Time zone of a cron expression"
+)
 @choice_option(
     "--missed",
     of=Missed,

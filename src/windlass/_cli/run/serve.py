@@ -31,9 +31,16 @@ logger = logging.getLogger("windlass.http")
 MAX_PROCESSES = 64
 
 http_options = stacked(
-    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on"),
     click.option(
-        "--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="Port to listen on"
+        "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on"
+    ),
+    click.option(
+        "--port",
+        type=click.IntRange(1, 65535),
+        default=8765,
+        show_default=True,
+        metavar="PORT",
+        help="Port to listen on",
     ),
     click.option("--insecure", is_flag=True, help="Require no API key, whatever the address"),
     click.option(
@@ -94,8 +101,7 @@ dashboard_options = stacked(
         "--proxy-role",
         type=click.Choice([*Role], case_sensitive=False),
         default=Role.READ,
-        show_default="read",
-        help="What users whom a proxy names may do on the dashboard",
+        help="What users whom a proxy names may do on the dashboard  [default: read]",
     ),
 )
 """The options of a command that serves the dashboard."""

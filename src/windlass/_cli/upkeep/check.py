@@ -61,7 +61,7 @@ async def _check_store(cli: Cli) -> list[Finding]:
     """Check the store; warn of queues and types without a worker, and of webhooks without a signature."""
     store, operator = cli.app.store, cli.operator
     await store.open()
-    findings = [check_durability(operator.promise), *await operator.check()]
+    findings = [*check_durability(operator.promise, await operator.check())]
     findings += await operator.encryption.check()
     findings += await damaged_tasks(store)
     findings += check_queues(await read_overview(store))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from ..._policy.input.quote import counted
+from ..._policy.input.quote import counted, suggestion
 from ..._store.protocol import Capability
 from ..._worker.process import run_process, stopped_by_signals
 from ..._worker.settings import WorkerSettings
@@ -194,11 +194,15 @@ def new_worker(cli: Cli, *, drain: bool, number: int | None = None) -> "Worker":
 
 
 def _log_start(cli: Cli, made: "Worker") -> None:
-    """Log the app and the store, and warn of a store that ends with this process.
+    """Log the app and the store; warn of a store that ends with this process, and of queues without a type.
 
     The worker logs its queues and slots, and the durability once the store has reported it.
     """
     app, target = cli.app, cli.settings.app or _HANDLERS
+    declared = {spec.defaults.queue for spec in app.types.values()}
+    for queue in sorted(set(made.settings.queues) - declared):
+        hint = suggestion(queue, declared, "it gets only tasks that are enqueued with using(queue=…)")
+        logger.warning("no task type of %s has queue %r%s", target, queue, hint)
     if Capability.SHARE not in app.store.capabilities:
         logger.warning("the store %s loses all tasks when this process ends", app.store_name)
     logger.info(

@@ -150,7 +150,7 @@ async def check_service(service: Service) -> CheckDocument:
         why=store.promise.why,
         version=metadata.version("windlass"),
         python=platform.python_version(),
-        findings=[check_durability(store.promise), *(finding for part in found for finding in part)],
+        findings=[*check_durability(store.promise, (finding for part in found for finding in part))],
         migrations=[*await operator.migrations()],
     )
 

@@ -8,11 +8,13 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.docs.blocks import DOCS, ROOT
+from tests.docs.blocks import DOCS, ROOT, blocks_of
 from tests.loops.workers import drained, eventually, working
 from windlass import App, Retention
 from windlass._http.web.refusal import Reason
@@ -147,6 +149,24 @@ def test_promtool_takes_the_rules() -> None:
     done = promtool("check", "rules", RULES.name)
 
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_prometheus_takes_the_configuration_of_the_docs_and_sends_the_key_to_servers_only(
+    tmp_path: Path,
+) -> None:
+    (text,) = [one.text for one in blocks_of(DOCS / "metrics.md") if one.info == "prometheus.yml"]
+    key = tmp_path / "windlass.key"
+    key.write_text("wl_secret")
+    (tmp_path / "alerts.yml").write_text(RULES.read_text())
+    file = tmp_path / "prometheus.yml"
+    file.write_text(text.replace("/etc/prometheus/windlass.key", str(key)))
+
+    done = promtool("check", "config", str(file))
+
+    assert done.returncode == 0, done.stderr
+    jobs = {job["job_name"]: job for job in yaml.safe_load(file.read_text())["scrape_configs"]}
+    assert jobs["windlass-server"]["authorization"] == {"credentials_file": str(key)}
+    assert "authorization" not in jobs["windlass-workers"]
 
 
 def test_the_alerts_fire_when_they_should() -> None:

@@ -1,5 +1,6 @@
 """`assert_enqueued` and `assert_not_enqueued`: what they accept, and what they say."""
 
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -90,3 +91,11 @@ def test_nothing_is_said_so(windlass_harness: NewHarness, app: App) -> None:
     harness = windlass_harness(app)
     with pytest.raises(AssertionError, match="expected a task of type refund, found 0; nothing was enqueued"):
         harness.assert_enqueued("refund")
+
+
+def test_a_failure_points_at_the_line_of_the_test(harness: Harness) -> None:
+    for check in (lambda: harness.assert_enqueued("none"), lambda: harness.assert_not_enqueued("ship")):
+        with pytest.raises(AssertionError) as caught:
+            check()
+        shown = caught.traceback.filter(caught)
+        assert shown[-1].path == Path(__file__)

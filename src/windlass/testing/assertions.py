@@ -48,6 +48,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 def check_enqueued(tasks: Sequence[Task], wanted: Wanted, number: int | None) -> list[Task]:
     """Return the tasks that are meant. Raises AssertionError unless there are `number`, or any if None."""
+    __tracebackhide__ = True  # so that pytest shows the line of the test
     found = wanted.matches(tasks)
     if len(found) == number or (number is None and found):
         return found
@@ -57,6 +58,7 @@ def check_enqueued(tasks: Sequence[Task], wanted: Wanted, number: int | None) ->
 
 def check_not_enqueued(tasks: Sequence[Task], wanted: Wanted) -> None:
     """Raise AssertionError if there is a task that is meant."""
+    __tracebackhide__ = True
     if found := wanted.matches(tasks):
         raise AssertionError(f"expected no task{wanted}, found {len(found)}; {_listed(found)}")
 

@@ -78,6 +78,19 @@ def test_summaries_are_whole_in_a_narrow_terminal(command: tuple[str, ...]) -> N
     assert all(len(row) <= 60 for row in summaries.splitlines())
 
 
+def test_the_help_of_a_worker_has_the_defaults_of_its_settings(run: Run) -> None:
+    shown = " ".join(run("worker", "--help").out.split())
+
+    for option, default in {
+        "slots": "32",
+        "grace": "25s",
+        "lease": "30s",
+        "heartbeat": "5s",
+        "poll": "2s",
+    }.items():
+        assert f"[default: {default}]" in shown.partition(f"--{option} ")[2].partition(" --")[0]
+
+
 @pytest.mark.parametrize("how", ["version", "--version"])
 def test_the_version_is_printed(run: Run, how: str) -> None:
     ran = run(how)

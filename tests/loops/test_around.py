@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import re
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -53,6 +54,32 @@ def watch(app: App, name: str = "around") -> list[str]:
 
 
 # -- order, results and exceptions ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_a_traceback_has_the_around_and_the_handler_and_nothing_of_windlass_between(
+    app: App, blocking: bool
+) -> None:
+    @app.around
+    async def outside(ctx: Context, call_next: CallNext) -> None:
+        await call_next()
+
+    def fail() -> None:
+        App("nothing://")
+
+    async def afail() -> None:
+        App("nothing://")
+
+    failing = app.task(fail if blocking else afail, name="failing", max_attempts=1)
+    await failing.aenqueue()
+    await drained(app)
+
+    (task,) = await tasks(app, State.DEAD)
+    assert task.error is not None
+    assert task.error.traceback is not None
+    names = re.findall(r"^  File .* in (\w+)$", task.error.traceback, re.MULTILINE)
+    assert names[:2] == ["outside", "fail" if blocking else "afail"]
+    assert names[2] == "__init__", "what the handler has called is kept"
 
 
 async def test_the_first_declared_is_outermost_and_each_sees_the_result(app: App) -> None:

@@ -1,15 +1,15 @@
 """Record a failed attempt: an exception as a bounded, printable error without secrets. Never raises."""
 
+import os
 import traceback
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 
 from .._model.task import Error
 from .._policy.input.redact import scrub
 
-_HERE = str(Path(__file__).parents[1])
+_HERE = f"{Path(__file__).parents[1]}{os.sep}"
 
 MAX_TYPE = 200
 MAX_MESSAGE = 2_000
@@ -91,19 +91,20 @@ def _message(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    frames = _handlers_own(error.__traceback__)
     try:
-        return "".join(traceback.format_exception(type(error), error, frames))
+        formatted = traceback.TracebackException(type(error), error, error.__traceback__)
+        formatted.stack = _programs_own(formatted.stack)
+        return "".join(formatted.format())
     except BaseException:  # noqa: BLE001 - a handler's exception may do anything
-        return "".join(traceback.format_tb(frames))
+        return "".join(_programs_own(traceback.extract_tb(error.__traceback__)).format())
 
 
-def _handlers_own(frames: TracebackType | None) -> TracebackType | None:
-    """Skip the frames of windlass that lead to the handler; keep all if there are no others."""
-    own = frames
-    while own is not None and own.tb_frame.f_code.co_filename.startswith(_HERE):
-        own = own.tb_next
-    return own or frames
+def _programs_own(frames: traceback.StackSummary) -> traceback.StackSummary:
+    """Leave out the frames of windlass before the last one that is not; keep all if there are no others."""
+    own = [number for number, frame in enumerate(frames) if not frame.filename.startswith(_HERE)]
+    if not own:
+        return frames
+    return traceback.StackSummary.from_list([*(frames[number] for number in own), *frames[own[-1] + 1 :]])
 
 
 def _clean(text: str, secrets: tuple[str, ...], limit: int) -> str:

@@ -88,7 +88,7 @@ def test_a_narrow_table_of_dead_letters_shows_errors_and_ids_that_commands_take(
 ) -> None:
     (whole,) = dead("the bank did not answer")
 
-    shown = in_terminal(start, "dead", "list", columns=50)
+    shown = in_terminal(start, "dead", "list", columns=56)
     head, row = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
     prefix = row.split()[0]
 

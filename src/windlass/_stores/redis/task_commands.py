@@ -15,7 +15,7 @@ from .keys import NO_PLACE, SEPARATOR, Keys, group_of, packed
 from .rows import Stored, instant, row_of
 
 Command: TypeAlias = list[Argument]
-"""A command, its key and its arguments. `LEAVE`, `FILE` and `DROP` are our own: see lua/parts/commit.lua."""
+"""A command, its key and its arguments. Some are our own: see lua/parts/commit.lua."""
 
 _MOST_ARGUMENTS = 1000
 
@@ -56,6 +56,15 @@ class Commands:
         else:
             self._open[name, key] = found = [name, key, *members]
             self._all.append(found)
+
+    def delete(self, key: str | bytes) -> None:
+        """Delete a key."""
+        found = self._open.get(("DELETE", ""))
+        if found is None:
+            self._open["DELETE", ""] = found = ["DELETE", key]
+            self._all.append(found)
+        else:
+            found.append(key)
 
     def file(self, key: str, score: int, task: int) -> None:
         """Add the task at a position to a sorted set."""
@@ -153,7 +162,7 @@ def delete(commands: Commands, keys: Keys, before: Stored, position: int) -> Non
     """Delete the task at a position of the commit and everything about it, but for its idempotency key."""
     task = before.task
     for key in (keys.task, keys.document, keys.attempts, keys.marks, keys.successors, keys.predecessors):
-        commands.run("DEL", key(task.id))
+        commands.delete(key(task.id))
     commands.drop("ZREM", keys.ids, position)
     if task.root != task.id:
         commands.many("SREM", keys.root(task.root), task.id)

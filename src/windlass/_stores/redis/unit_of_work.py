@@ -264,7 +264,7 @@ class UnitOfWork:
         """Add entries to the audit log."""
         for entry in audits:
             self._commands.many("ZADD", self.keys.names("audit"), 0, entry.id)
-            self.run("HSET", self.keys.bodies("audit"), entry.id, encode(entry))
+            self._commands.many("HSET", self.keys.bodies("audit"), entry.id, encode(entry))
 
     def spend(self, read: Mapping[str, bytes], left: Mapping[str, str]) -> None:
         """Write what buckets have left; the commit is refused unless they are as they were read."""
@@ -280,8 +280,8 @@ class UnitOfWork:
         names: list[str | bytes] = [self.keys.meta, *map(self.keys.task, self._stored)]
         index = {name: position for position, name in enumerate(names, 1)}
 
-        def at(key: str | bytes) -> int:
-            return index.setdefault(key, len(index) + 1)
+        def at(key: Argument) -> int:
+            return index.setdefault(key if isinstance(key, bytes) else str(key), len(index) + 1)
 
         tasks: list[Argument] = []
         for task_id, stored in self._stored.items():
@@ -291,8 +291,12 @@ class UnitOfWork:
             guards += (at(hashed), field, value)
         commands: list[Argument] = []
         for name, key, *rest in self._commands:
-            arguments = [rest[0], at(str(rest[1])), rest[2]] if name == "LEAVE" else rest
-            commands += (len(arguments), name, at(key if isinstance(key, bytes) else str(key)), *arguments)
+            arguments = rest
+            if name == "LEAVE":
+                arguments = [rest[0], at(rest[1]), rest[2]]
+            elif name == "DELETE":
+                arguments = [at(one) for one in rest]
+            commands += (len(arguments), name, at(key), *arguments)
         counts = len(tasks) // 2, len(guards) // 3, len(self._commands)
         return list(index), [counts[0], *tasks, counts[1], *guards, counts[2], *commands]
 

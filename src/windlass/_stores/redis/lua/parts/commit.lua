@@ -66,6 +66,16 @@ local OWN = {
         end
         in_parts(ARGV[at], key, members)
     end,
+    -- Delete keys: the indexes of all but the first.
+    DELETE = function(key, at, last)
+        local keys = {key}
+        for position = at, last do
+            keys[#keys + 1] = KEYS[tonumber(ARGV[position])]
+        end
+        for first = 1, #keys, MOST do
+            redis.call('DEL', unpack(keys, first, math.min(first + MOST - 1, #keys)))
+        end
+    end,
     -- A task leaves a place of its queue: id, index of the list of places, place.
     LEAVE = function(key, at)
         redis.call('ZREM', key, ARGV[at])

@@ -13,6 +13,7 @@ import yaml
 
 from tests.docs.blocks import DOCS, blocks_of
 from windlass import WorkerSettings
+from windlass._cli.run.health import LIVE_SECONDS
 
 FILES = {block.info: block.text for block in blocks_of(DOCS / "deployment.md") if block.info}
 UNITS = [name for name in FILES if name.endswith(".service")]
@@ -33,6 +34,16 @@ def test_a_unit_waits_longer_than_the_grace(name: str) -> None:
 
     assert int(service["TimeoutStopSec"]) > GRACE + 5
     assert service["KillMode"] == "mixed"
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_waits_for_notifications(name: str) -> None:
+    """tests/shells/cli/test_probes.py shows that these commands send them."""
+    service = unit(name)["Service"]
+
+    assert service["Type"] == "notify"
+    assert service["ExecStart"].split()[1] in {"worker", "serve"}
+    assert int(service["WatchdogSec"]) > LIVE_SECONDS
 
 
 @pytest.mark.parametrize("name", UNITS)

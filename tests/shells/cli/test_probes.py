@@ -1,4 +1,4 @@
-"""The health of a worker: HTTP probes, a file, and notifications for systemd."""
+"""The health of commands that run until stopped: HTTP probes, a file, and notifications for systemd."""
 
 import asyncio
 import os
@@ -13,7 +13,8 @@ from time import monotonic
 import pytest
 
 from tests.loops.workers import block, eventually
-from windlass._cli.worker.health import Health, serve_pages
+from tests.servers.process import free_port
+from windlass._cli.run.health import Health, serve_pages
 from windlass.errors import Refused
 
 from .conftest import Run
@@ -150,19 +151,11 @@ def test_an_invalid_address_is_refused(run: Run, option: str) -> None:
 def test_a_worker_answers_probes_and_notifies(
     start: Start, manager: socket.socket, folder: Path, options: tuple[str, ...]
 ) -> None:
-    environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "30000000"}
     worker = start(
-        "worker",
-        "shop:app",
-        "--health=0",
-        "--health-file=healthy",
-        *options,
-        env={**os.environ, **environment},
+        "worker", "shop:app", "--health=0", "--health-file=healthy", *options, env=notified(manager)
     )
     url = until(worker, "probes are at")[-1].split()[-3].removesuffix("/live")
-    states = set()
-    while b"READY=1" not in states:
-        states.add(manager.recv(4096))
+    states = received(manager, b"READY=1")
     assert fetch(f"{url}/live") == (200, "alive")
     assert fetch(f"{url}/ready") == (200, "ready")
     assert fetch(f"{url}/metrics")[0] == 404
@@ -170,9 +163,58 @@ def test_a_worker_answers_probes_and_notifies(
     while not (folder / "healthy").exists():  # pytest's own time limit ends it
         pass
     worker.terminate()
-    while b"STOPPING=1" not in states:
-        states.add(manager.recv(4096))
+    states |= received(manager, b"STOPPING=1")
     _, err = worker.communicate(timeout=50)
     assert worker.returncode == 0, err
     assert states == {b"READY=1", b"WATCHDOG=1", b"STOPPING=1"}
     assert not (folder / "healthy").exists()
+
+
+@pytest.mark.system
+def test_a_keeper_answers_probes_and_notifies(start: Start, manager: socket.socket, folder: Path) -> None:
+    keeper = start("keeper", "--health=0", "--health-file=healthy", env=notified(manager))
+    url = until(keeper, "probes are at")[-1].split()[-3].removesuffix("/live")
+    states = received(manager, b"READY=1")
+    assert fetch(f"{url}/live") == (200, "alive")
+    assert fetch(f"{url}/ready") == (200, "ready")
+    while not (folder / "healthy").exists():  # pytest's own time limit ends it
+        pass
+    keeper.terminate()
+    states |= received(manager, b"STOPPING=1")
+    _, err = keeper.communicate(timeout=50)
+    assert keeper.returncode == 0, err
+    assert states == {b"READY=1", b"WATCHDOG=1", b"STOPPING=1"}
+    assert not (folder / "healthy").exists()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("serve",),
+        pytest.param(("serve", "--processes", "2"), marks=pytest.mark.full),
+        ("up", "shop:app"),
+        pytest.param(("up",), marks=pytest.mark.full),
+    ],
+)
+def test_a_server_notifies(start: Start, manager: socket.socket, command: tuple[str, ...]) -> None:
+    server = start(*command, f"--port={free_port()}", env=notified(manager))
+    states = received(manager, b"READY=1")
+    until(server, "serving")  # it was announced before
+    server.terminate()
+    states |= received(manager, b"STOPPING=1")
+    _, err = server.communicate(timeout=50)
+    assert server.returncode == 0, err
+    assert states == {b"READY=1", b"WATCHDOG=1", b"STOPPING=1"}
+
+
+def notified(manager: socket.socket) -> dict[str, str]:
+    return {**os.environ, "NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "30000000"}
+
+
+def received(manager: socket.socket, last: bytes) -> set[bytes]:
+    """Receive states until this one has come."""
+    states: set[bytes] = set()
+    while last not in states:
+        states.add(manager.recv(4096))
+    return states

@@ -21,9 +21,11 @@ from ..command import Cli, Command, pass_cli
 from ..options import number_option, stacked
 from .archive import archive_option
 from .handlers import include_handlers
+from .health import Health
 from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
+    from ..._http.server.run import Server
     from .site import ServerOptions
 
 logger = logging.getLogger("windlass.http")
@@ -174,19 +176,34 @@ def run_server(
             host, port, app.store_name, app.operator.promise, dashboard=has_dashboard
         )
 
-        def started() -> None:
+        def announce() -> None:
             server.announce(start_line)
 
         with http.listen(host, port) as listener:
             if processes > 1:
                 await app.close()
-                await _supervise(cli, processes, listener, options, 1 if keeper else None, started)
+                await _supervise(cli, processes, listener, options, 1 if keeper else None, announce)
             else:
-                with stopped_by_signals(asyncio.get_running_loop(), server.stop):
-                    await server.run(listener, started)
+                await _serve_alone(server, listener, announce)
         logger.info("the server has stopped")
 
     cli.run(work, create=create, long=True)
+
+
+async def _serve_alone(server: "Server", listener: socket, announce: Callable[[], None]) -> None:
+    """Serve in this process until stopped."""
+    health = Health()
+
+    def started() -> None:
+        announce()
+        health.started()
+
+    def stop() -> None:
+        health.stopping()
+        server.stop()
+
+    with stopped_by_signals(asyncio.get_running_loop(), stop):
+        await health.report_while(server.run(listener, started))
 
 
 async def _supervise(
@@ -195,7 +212,7 @@ async def _supervise(
     listener: socket,
     options: "ServerOptions",
     keeper: int | None,
-    started: Callable[[], None],
+    announce: Callable[[], None],
 ) -> None:
     """Run server processes until stopped; the one with the number `keeper` runs that, too."""
     from ..._http.bounds.shared_buckets import new_bucket_file
@@ -228,13 +245,19 @@ async def _supervise(
             descriptors=[listener_number, buckets.fileno()],
         )
         supervisor = Supervisor(number, kind)
+        health = Health(lambda: supervisor.ready == number)
+
+        def started() -> None:
+            announce()
+            health.started()
 
         def stop() -> None:
+            health.stopping()
             listener.close()
             supervisor.stop()
 
         with supervisor.handle_signals(stop):
-            await supervisor.run(started)
+            await health.report_while(supervisor.run(started))
 
 
 def http_server() -> ModuleType:

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable
+from socket import socket
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +14,13 @@ from ..target import require_types
 from ..worker.worker import app_argument, slots_option, worker_settings
 from .archive import archive_option
 from .handlers import handlers_option, include_handlers
+from .health import Health
 from .logs import log_options, set_up_logging
 from .serve import dashboard_options, http_options, http_server, no_dashboard_option
+
+if TYPE_CHECKING:
+    from ..._http.server.run import Server
+    from ..._worker.worker import Worker
 
 logger = logging.getLogger("windlass.up")
 
@@ -60,28 +67,50 @@ def up(
         await app.open()
         worker = app.worker(worker_settings(settings)) if app.types else None
         server = await new_site(app, served, keeper=worker is None)
-        stopping = asyncio.Event()
-
-        def stop() -> None:
-            stopping.set()
-            server.stop()
-            if worker is not None:
-                worker.stop()
-
-        with http.listen(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), stop):
+        with http.listen(host, port) as listener:
             has_dashboard = served["dashboard"] is not None
             start_line = http.start_line(
                 host, port, app.store_name, app.operator.promise, dashboard=has_dashboard
             )
-            serving = server.run(listener, lambda: server.announce(start_line))
-            parts = [serving] if worker is None else [serving, worker.run()]
-            running = [asyncio.ensure_future(part) for part in parts]
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            if not stopping.is_set():  # one part ended by itself: stop the other gracefully
-                stop()
-            await asyncio.wait(running)
-        for part in running:
-            part.result()
+            await _run_together(server, worker, listener, lambda: server.announce(start_line))
         logger.info("everything has stopped")
 
     cli.run(work, create=True, private=True, long=True)
+
+
+async def _run_together(
+    server: "Server", worker: "Worker | None", listener: socket, announce: Callable[[], None]
+) -> None:
+    """Run server and worker until they are stopped; if one ends by itself, stop the other gracefully."""
+    stopping, starting = asyncio.Event(), 1 if worker is None else 2
+    health = Health(lambda: worker is None or not worker.outage.is_open)
+
+    def stop() -> None:
+        stopping.set()
+        health.stopping()
+        server.stop()
+        if worker is not None:
+            worker.stop()
+
+    def started() -> None:
+        nonlocal starting
+        starting -= 1
+        if not starting and not stopping.is_set():
+            health.started()
+
+    def serves() -> None:
+        announce()
+        started()
+
+    async def run() -> None:
+        parts = [server.run(listener, serves), *([] if worker is None else [worker.run(ready=started)])]
+        running = [asyncio.ensure_future(part) for part in parts]
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.is_set():
+            stop()
+        await asyncio.wait(running)
+        for part in running:
+            part.result()
+
+    with stopped_by_signals(asyncio.get_running_loop(), stop):
+        await health.report_while(run())

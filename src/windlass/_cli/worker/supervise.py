@@ -18,7 +18,7 @@ from ..._supervisor.supervisor import Kind, Supervisor
 from ..._worker.settings import WorkerSettings
 from ...errors import InvalidOption
 from ..command import Cli
-from .health import LIVE_SECONDS, Health, serve_health
+from ..run.health import Health, serve_health
 from .process import COMMAND, WorkerProcessSettings
 from .reload import source_folders, watch_sources
 
@@ -42,7 +42,7 @@ def supervise_workers(cli: Cli, worker: WorkerSettings, number: int, *, reload: 
             directory = stack.enter_context(TemporaryDirectory(prefix="windlass-"))
             metrics = _shared_metrics(cli, Path(directory))
         supervisor = Supervisor(number, _kind(cli, worker, directory))
-        health = Health(lambda: supervisor.ready == number, patience=LIVE_SECONDS)
+        health = Health(lambda: supervisor.ready == number)
         serve_health(settings, health, metrics)
 
         def started() -> None:

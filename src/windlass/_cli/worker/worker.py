@@ -19,9 +19,9 @@ from ..command import Cli, Command, pass_cli, setting_option
 from ..options import duration, option_text, size
 from ..run.archive import archive_option
 from ..run.handlers import handlers_option, include_handlers
+from ..run.health import Health, health_options, serve_health
 from ..run.logs import log_options, set_up_logging
 from ..target import require_types
-from .health import LIVE_SECONDS, Health, serve_health
 from .recycle import recycling
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ slots_option = setting_option(
 @click.option("--no-keeper", is_flag=True, help="Do not run a keeper; another process must")
 @setting_option("--name", metavar="NAME", help="Name of the worker  [default: HOST-PID]")
 @setting_option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address")
-@setting_option("--health", metavar="[HOST:]PORT", help="Answer probes at this address: /live and /ready")
-@setting_option("--health-file", metavar="FILE", help="Write FILE every second while ready")
+@health_options
 @setting_option(
     "--max-tasks", type=int, metavar="N", help="Recycle the worker after N tasks  [default: never]"
 )
@@ -151,7 +150,7 @@ def worker(
 
 def _run_alone(cli: Cli, made: "Worker") -> None:
     """Run a worker in this process, without a supervisor."""
-    settings, health = cli.settings, Health(lambda: not made.outage.is_open, patience=LIVE_SECONDS)
+    settings, health = cli.settings, Health(lambda: not made.outage.is_open)
     metrics = None
     if settings.metrics is not None:
         metrics = cli.app.metrics()

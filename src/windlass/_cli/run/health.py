@@ -14,19 +14,26 @@ from typing import TYPE_CHECKING, TypeAlias
 from ..._timers import wait_for_event
 from ...config import Settings, service_manager
 from ...errors import Refused
+from ..command import setting_option
+from ..options import stacked
 
 if TYPE_CHECKING:
     from ..._observe.metrics import Metrics
 
-logger = logging.getLogger("windlass.worker")
+logger = logging.getLogger("windlass.health")
 
 Page: TypeAlias = Callable[[str], tuple[int, bytes, str]]
 """Takes what is accepted; returns a status, a body and its content type."""
 
 LIVE_SECONDS = 60.0
-"""Time for which a handler may block the event loop before a worker counts as not alive."""
+"""Time for which a handler may block the event loop before its process counts as not alive."""
 
 _TICK_SECONDS = 1.0
+
+health_options = stacked(
+    setting_option("--health", metavar="[HOST:]PORT", help="Answer probes at this address: /live and /ready"),
+    setting_option("--health-file", metavar="FILE", help="Write FILE every second while ready"),
+)
 
 
 class Health:
@@ -36,7 +43,7 @@ class Health:
     `stopping`, while `works` is true.
     """
 
-    def __init__(self, works: Callable[[], bool], patience: float) -> None:
+    def __init__(self, works: Callable[[], bool] = lambda: True, patience: float = LIVE_SECONDS) -> None:
         self._works = works
         self._patience = patience
         self._manager = ServiceManager()
@@ -71,7 +78,7 @@ class Health:
     def _ready(self, _accept: str) -> tuple[int, bytes, str]:
         return _text(200, "ready") if self.is_ready else _text(503, "not ready")
 
-    async def report_while(self, work: Awaitable[None], file: str | None) -> None:
+    async def report_while(self, work: Awaitable[None], file: str | None = None) -> None:
         """Await `work`; meanwhile keep the file's time fresh while ready, and notify the service manager."""
         path = None if file is None else Path(file)
         reporting = asyncio.ensure_future(self._report(path))

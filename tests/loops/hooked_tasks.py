@@ -41,6 +41,9 @@ async def process_state(_: App) -> AsyncIterator[State]:
         watch = group.create_task(fail_on(state.crash))
         yield state
         watch.cancel()
+    if in_child and "lingers" in os.environ["HOOKED_MODE"]:
+        log("linger")
+        await asyncio.Event().wait()
     log("leave")
 
 

@@ -225,7 +225,7 @@ async def test_an_end_that_hangs_is_cancelled_and_the_worker_stops(
     await drained(app, grace=0)
 
     assert seen == ["cancelled"]
-    assert "the end of the lifespans took more than 0.1 s" in caplog.text
+    assert "hanging took more than 0.1 s; cancelling it" in caplog.text
     assert (await tasks(app))[0].state is State.COMPLETED
     await assert_nothing_held(app)
 
@@ -247,6 +247,37 @@ async def test_the_second_stop_leaves_lifespans_less_time_than_the_grace(
     worker.stop()
     worker.stop()
     await asyncio.wait_for(run, LATE)
+    await assert_nothing_held(app)
+
+
+async def test_a_second_stop_cuts_the_ends_of_lifespans_off(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    standing, leaving = asyncio.Event(), asyncio.Event()
+
+    @app.lifespan
+    async def first(_: App) -> AsyncIterator[None]:
+        yield
+        seen.append("leave first")
+
+    @app.lifespan
+    async def hanging(_: App) -> AsyncIterator[None]:
+        yield
+        leaving.set()
+        await pause(600)
+
+    worker = app.worker(settings(grace=300))
+    run = asyncio.create_task(worker.run(ready=standing.set))
+    await asyncio.wait_for(standing.wait(), LATE)
+    worker.stop()
+    await asyncio.wait_for(leaving.wait(), LATE)
+    assert not run.done()
+    worker.stop()
+    await asyncio.wait_for(run, LATE)
+
+    assert "hanging was cut off by a second signal; cancelling it" in caplog.text
+    assert seen == ["leave first"]  # the others are left all the same
     await assert_nothing_held(app)
 
 
@@ -411,6 +442,26 @@ async def test_a_child_that_is_killed_does_not_leave_its_lifespans(log: Path) ->
     assert task.error.type == "TimedOut"
     await eventually(lambda: lines(log, os.getpid()) == ["enter", "leave"])
     assert lines(log).count("leave") == 1
+
+
+async def test_a_second_stop_kills_a_child_that_is_still_leaving_its_lifespans(
+    log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HOOKED_MODE", "lingers")
+    handle = await hooked_tasks.in_main_thread.aenqueue()
+    worker = hooked_tasks.app.worker(settings(grace=300, processes=1))
+    run = asyncio.create_task(worker.run())
+    child, _ = await handle.result(timeout=LATE)
+    worker.stop()
+    await eventually(lambda: "linger" in lines(log, child))
+    worker.stop()
+    await asyncio.wait_for(run, LATE)
+
+    assert "killing 1 child process during the end of the lifespans" in caplog.text
+    assert "leave" not in lines(log, child)
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert lines(log, os.getpid()) == ["enter", "leave"]  # it has time of its own
 
 
 async def test_lifespans_that_ended_by_themselves_in_a_child_are_started_again(log: Path) -> None:

@@ -15,7 +15,7 @@ logger = logging.getLogger("windlass.worker")
 
 Lifespan: TypeAlias = Callable[[Any], AsyncIterator[Any] | AbstractAsyncContextManager[Any]]
 
-_CANCEL_TIMEOUT = 1.0  # seconds for a lifespan that was cancelled because its end took too long
+_CANCEL_TIMEOUT = 1.0  # seconds for a lifespan that was cancelled, and for an end after a second signal
 
 
 def check_lifespan(function: Lifespan) -> None:
@@ -41,6 +41,7 @@ class Lifespans:
         self._changed = asyncio.Event()  # all were entered, or entering them has ended
         self._leave = asyncio.Event()
         self._failure: LifespanFailed | None = None
+        self._leaving = ""  # the name of the one that is being left
         self.state: Any = None  # what one of them yielded
 
     @property
@@ -76,17 +77,22 @@ class Lifespans:
         self._task.add_done_callback(lambda _: self._leave.is_set() or on_end())
         return not self._task.done()
 
-    async def end(self, seconds: float) -> None:
-        """Leave them, within this time; then they are cancelled. Errors are logged."""
+    async def end(self, seconds: float, cut: asyncio.Event | None = None) -> None:
+        """Leave them, within this time and until `cut` is set; then they are cancelled. Errors are logged."""
         if self._task is None:
             return
         self._note_end(self._task)
         self._leave.set()
-        await asyncio.wait([self._task], timeout=seconds)
+        if cut is not None and cut.is_set():  # that of child processes was cut off
+            seconds, cut = _CANCEL_TIMEOUT, None
+        cutting = asyncio.ensure_future((cut or asyncio.Event()).wait())
+        await asyncio.wait([self._task, cutting], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not self._task.done():
-            logger.error("the end of the lifespans took more than %.1f s; cancelling it", seconds)
+            why = "was cut off by a second signal" if cutting.done() else f"took more than {seconds:.1f} s"
+            logger.error("the end of the lifespan %s %s; cancelling it", self._leaving, why)
             self._task.cancel()
             await asyncio.wait([self._task], timeout=_CANCEL_TIMEOUT)
+        cutting.cancel()
 
     def raise_failure(self) -> None:
         """Raise LifespanFailed if they ended by themselves."""
@@ -120,7 +126,7 @@ class Lifespans:
                 logger.exception("the lifespan %s failed at start", name)
                 message = f"the lifespan {name} failed at start: {type(error).__name__}: {error}"
                 raise LifespanFailed(message) from error
-            stack.push_async_callback(partial(_leave, manager, name))
+            stack.push_async_callback(partial(self._leave_one, manager, name))
             if state is None:
                 continue
             if giver:
@@ -128,6 +134,14 @@ class Lifespans:
                     f"the lifespans {giver} and {name} both yield a state; only one of them can be ctx.state"
                 )
             giver, self.state = name, state
+
+    async def _leave_one(self, manager: AbstractAsyncContextManager[Any], name: str) -> None:
+        """Leave one as at a normal end, whatever has failed elsewhere. The others are left in any case."""
+        self._leaving = name
+        try:
+            await manager.__aexit__(None, None, None)
+        except Exception:
+            logger.exception("the lifespan %s failed at its end", name)
 
     async def _cancel_on(self, stop: asyncio.Event, entering: "asyncio.Task[None]") -> None:
         await stop.wait()
@@ -137,11 +151,3 @@ class Lifespans:
 
 def _manager(lifespan: Lifespan) -> Callable[[Any], Any]:
     return asynccontextmanager(lifespan) if inspect.isasyncgenfunction(lifespan) else lifespan
-
-
-async def _leave(manager: AbstractAsyncContextManager[Any], name: str) -> None:
-    """Leave one as at a normal end, whatever has failed elsewhere. The others are left in any case."""
-    try:
-        await manager.__aexit__(None, None, None)
-    except Exception:
-        logger.exception("the lifespan %s failed at its end", name)

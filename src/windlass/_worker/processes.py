@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed
 from .._model.task import Error, Progress, Task
+from .._policy.input.quote import counted
 from ..errors import InvalidOption
 from .child_logs import LogReceiver, levels
 from .run import Run
@@ -127,9 +128,20 @@ class Processes:
                 await child.end()
             return outcome
 
-    async def close(self, seconds: float) -> None:
-        """End the idle children; those that are in lifespans get this time to leave them."""
-        await asyncio.gather(*(child.leave(seconds) for child in self._idle))
+    async def close(self, seconds: float, cut: asyncio.Event) -> None:
+        """End the idle children; those that are in lifespans get this time, until `cut`, to leave them."""
+        leaving = asyncio.gather(*(child.leave(seconds) for child in self._idle))
+        cutting = asyncio.ensure_future(cut.wait())
+        waiting: list[asyncio.Future[Any]] = [leaving, cutting]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not leaving.done():
+            left = [child for child in self._idle if child.is_alive]
+            text = "killing %s during the end of the lifespans: cut off by a second signal"
+            logger.error(text, counted(len(left), "child process", "child processes"))
+            for child in left:
+                child.kill()
+        cutting.cancel()
+        await leaving
         self._idle.clear()
 
     async def _take(self) -> "_Child":

@@ -72,10 +72,10 @@ class Runner:
         """Run blocking handlers in these (None: its own), without children also `process=True` ones."""
         self._threads, self._has_children = threads or self._threads, has_children
 
-    async def close(self, seconds: float) -> None:
-        """End idle threads, child processes within this time, and the calls of error hooks."""
+    async def close(self, seconds: float, cut: asyncio.Event) -> None:
+        """End idle threads, child processes within this time and until `cut`, and calls of error hooks."""
         self._threads.close()
-        await self._processes.close(seconds)
+        await self._processes.close(seconds, cut)
         await self._error_hooks.close()
 
     async def outcome(self, run: Run) -> Outcome:

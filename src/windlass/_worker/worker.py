@@ -1,12 +1,12 @@
 """The worker: connects its slots, its exchange with the store and its heartbeat, from start to stop."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from importlib import metadata
 from time import monotonic
 
@@ -117,7 +117,7 @@ class Worker:
     def stop(self, *, at_once: bool = False) -> None:
         """Stop claiming and let running tasks finish; `at_once`, or a second call: do not wait for them.
 
-        Call it on the event loop.
+        In the ends of lifespans it cuts these off. Call it on the event loop.
         """
         if at_once or self._stop.is_set():
             self._at_once.set()
@@ -134,8 +134,7 @@ class Worker:
                 "a child process started a worker while importing the program; start workers below "
                 '`if __name__ == "__main__":`'
             )
-        loop = asyncio.get_running_loop()
-        with stopped_by_signals(loop, self.stop) if signals else contextlib.nullcontext():
+        with stopped_by_signals(asyncio.get_running_loop(), self.stop) if signals else nullcontext():
             self._heartbeat = HeartbeatThread(self._store, self)
             if await self._until_open():
                 around = self.held.drop, self._hooks, self._lifespans
@@ -229,16 +228,17 @@ class Worker:
                     self._settle(run.task, Interrupted(), 0.0)
         lease = self.settings.lease.total_seconds()  # after which tasks are rescued anyway
         if not await wait_until(lambda: not self._exchange.is_busy, self.changed, lease):
-            number = self._exchange.unsettled
-            logger.error("could not settle %s; they will be rescued and run again", counted(number, "task"))
+            left = counted(self._exchange.unsettled, "task")
+            logger.error("could not settle %s; they will be rescued and run again", left)
 
     async def _close(self) -> None:
+        hurries, self._at_once = self._at_once.is_set(), asyncio.Event()  # a further call cuts the ends off
         await self._slots.close()
         for close in (self._runner.close, self._lifespans.end):  # within what is left of the grace
-            left = 0.0 if self._at_once.is_set() else self._stop_by - monotonic()
-            await close(max(left, _LEAVE_TIMEOUT))
+            left = 0.0 if hurries else self._stop_by - monotonic()
+            await close(max(left, _LEAVE_TIMEOUT), self._at_once)
         await self._heartbeat.stop()
-        with contextlib.suppress(StoreError, TimeoutError):
+        with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 # Hands back tasks whose claim was granted but never reached us, before the session ends.
                 await self._heartbeat.open()

@@ -24,7 +24,7 @@ from ._handler.signature import RESULT
 from ._model.filter import By, Dimension, Filter, Page
 from ._model.queue import Retention
 from ._model.state import State
-from ._model.task import Task
+from ._model.task import Progress, Task
 from ._policy.backoff import Backoff
 from ._policy.input.chain import Step, chain
 from ._worker.settings import WorkerSettings
@@ -70,6 +70,7 @@ __all__ = [
     "NotFound",
     "Operator",
     "Page",
+    "Progress",
     "RESULT",
     "Refused",
     "Retention",

@@ -1,6 +1,6 @@
 """The public API as a type checker sees it. Never run."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Annotated, Any, TypedDict, assert_type
 
 from windlass import (
@@ -10,10 +10,14 @@ from windlass import (
     CallNext,
     Context,
     Depends,
+    Handle,
+    Progress,
+    Task,
     TaskType,
     WorkerSettings,
     handlers,
 )
+from windlass.types import Attempt, Slice
 
 app = App("memory://")
 
@@ -91,6 +95,13 @@ def schedules_are_checked_like_calls() -> None:
 
 def a_decorated_function_stays_a_function() -> None:
     assert_type(resize("a.png", 100), None)
+
+
+async def what_is_returned_can_be_annotated(handle: Handle[str]) -> None:
+    assert_type(await handle.progress(), Progress | None)
+    assert_type(await app.operator.attempts(handle.id), Sequence[Attempt])
+    assert_type(await app.operator.find(), Slice[Task])
+    wrong: Progress = await handle.progress()  # type: ignore[assignment]
 
 
 async def ready_made_handlers_are_task_types() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.system.fleet import wait_until
 from tests.system.supervised import has_ended
-from tests.system.worker_processes import WorkerProcesses
+from tests.system.worker_processes import SLOTS, WorkerProcesses
 from windlass import Filter, Page
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
@@ -119,17 +119,30 @@ def test_metrics_are_the_sums_of_all_workers(work: Work) -> None:
     found = re.search(r"http://127\.0\.0\.1:\d+/metrics", workers.log)
     assert found is not None
 
-    def completed() -> int:
+    def sample(name: str) -> int:
         text = urllib.request.urlopen(found[0], timeout=20).read().decode()
-        line = re.search(r'windlass_tasks_ended_total{.*state="completed",type="nap"} (\d+)', text)
+        line = re.search(rf"{name} (\d+)", text)
         return 0 if line is None else int(line[1])
 
+    def completed() -> int:
+        return sample('windlass_tasks_ended_total{.*state="completed",type="nap"}')
+
+    def slots() -> tuple[int, int]:
+        return sample('windlass_slots{state="busy"}'), sample('windlass_slots{state="free"}')
+
+    wait_until(lambda: slots() == (0, 2 * SLOTS), 60, what="the slots of both are shown", every=0.2)
     workers.enqueue(60, 0.1)
     wait_until(lambda: completed() == 60, 60, what="all are counted", every=0.2)
     workers.parent.send_signal(signal.SIGHUP)
     wait_until(lambda: workers.log.count("has taken over from") == 2, 60, what="all are replaced")
     workers.enqueue(10, 0.0)
     wait_until(lambda: completed() == 70, 60, what="no counter fell", every=0.2)
+    workers.enqueue(1, 3600)
+    wait_until(lambda: slots() == (1, 2 * SLOTS - 1), 60, what="those of the replaced are gone", every=0.2)
+    busy = next(pid for pid in workers.children if workers.busy(pid))
+    os.kill(busy, signal.SIGKILL)
+    wait_until(lambda: sum(slots()) == SLOTS, 60, what="those of the killed one are gone", every=0.01)
+    wait_until(lambda: sum(slots()) == 2 * SLOTS, 60, what="those of a new one are there", every=0.2)
 
 
 @pytest.mark.full

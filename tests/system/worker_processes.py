@@ -32,7 +32,8 @@ def apart(*, ctx: Context) -> None:
     write(f"start {ctx.task_id}")
     write(f"end {ctx.task_id}")
 """
-QUICK = ("--lease", "6", "--heartbeat", "1", "--slots", "8", "--log-format", "text")
+SLOTS = 8
+QUICK = ("--lease", "6", "--heartbeat", "1", "--slots", str(SLOTS), "--log-format", "text")
 
 
 async def _nap(seconds: float) -> None:

@@ -39,6 +39,7 @@ _RUN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 _STORE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _SIZE_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _TASK = ("queue", "type")
+_SLOTS_SECONDS = 1.0
 
 
 class Metrics:
@@ -181,6 +182,21 @@ class Meter:
         gauge = Gauge("windlass_slots", "Slots of this worker.", ["state"], registry=self.registry)
         gauge.labels("busy").set_function(lambda: min(busy(), number))
         gauge.labels("free").set_function(lambda: max(number - busy(), 0))
+
+    async def keep_slots(self, number: int, busy: Callable[[], int]) -> None:
+        """Export the slots of this worker, kept fresh until cancelled, for the sum over worker processes."""
+        gauge = Gauge(
+            "windlass_slots",
+            "Slots of all workers.",
+            ["state"],
+            registry=self.registry,
+            multiprocess_mode="livesum",
+        )
+        while True:
+            taken = min(busy(), number)
+            gauge.labels("busy").set(taken)
+            gauge.labels("free").set(number - taken)
+            await asyncio.sleep(_SLOTS_SECONDS)
 
     def refusals(self, reasons: Iterable[str]) -> Callable[[str], None]:
         """Export the number of refused HTTP requests, from 0 for each reason; returns what counts one."""

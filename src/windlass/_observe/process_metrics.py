@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prometheus_client import ProcessCollector, values
 from prometheus_client.metrics_core import Metric
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from ..config import metrics_directory, use_metrics_directory
 
@@ -25,6 +25,11 @@ def share_metrics(directory: Path, seat: int, number: int | None = None) -> None
     values.ValueClass = values.MultiProcessValue(lambda: seat)  # type: ignore[no-untyped-call]
     if number is not None:
         (directory / f"{number}.pid").write_text(str(os.getpid()))
+
+
+def forget_gauges(directory: Path, seat: int) -> None:
+    """Remove what a process that has ended had at that moment; what it counted stays."""
+    mark_process_dead(seat, str(directory))  # type: ignore[no-untyped-call]
 
 
 def are_shared() -> bool:

@@ -34,7 +34,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     `descriptors`, and is sent `settings` of its number and its seat as one line. A number has two seats: its
     process and the one that takes over from it have different ones while both live. Without a sign of life
     for `stall_seconds` a process is killed. `cut_seconds` after the order to stop at once, too. With
-    `until_done` a process that exits with 0 has done its work, and is not replaced.
+    `until_done` a process that exits with 0 has done its work, and is not replaced. `ended` is called with
+    the seat of each that has ended.
     """
 
     noun: str
@@ -45,6 +46,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     stall_seconds: float = 5
     cut_seconds: float = 3.0
     until_done: bool = False
+    ended: Callable[[int], object] = bool
 
 
 class _Place:
@@ -239,7 +241,12 @@ class Supervisor:
         kind = self._kind
         child = await Child.start(kind.command, kind.descriptors, seat, kind.stall_seconds)
         self._children.add(child)
-        child.ended.add_done_callback(lambda _: self._children.discard(child))
+
+        def ended(_: object) -> None:
+            self._children.discard(child)
+            kind.ended(seat)
+
+        child.ended.add_done_callback(ended)
         child.order(kind.settings(number, seat))
         if self._stopping.is_set():
             child.order(STOP)

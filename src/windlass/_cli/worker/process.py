@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,10 @@ from ..exit_codes import guarded
 from ..run.logs import ProcessFilter, set_up_logging
 from .recycle import recycling
 from .worker import new_worker
+
+if TYPE_CHECKING:
+    from ..._observe.metrics import Meter
+    from ..._worker.worker import Worker
 
 logger = logging.getLogger("windlass.worker")
 
@@ -53,8 +57,7 @@ def _work(control: Control, settings: WorkerProcessSettings) -> None:
     cli.flags, cli.file = settings.flags, None if settings.file is None else Path(settings.file)
     set_up_logging(cli, ProcessFilter("worker", settings.number))
     worker = new_worker(cli, drain=settings.drain, number=settings.number)
-    if settings.metrics is not None:
-        cli.app.metrics()
+    meter = None if settings.metrics is None else cli.app.metrics().meter
     stopping = asyncio.Event()
 
     def stop() -> None:
@@ -70,6 +73,7 @@ def _work(control: Control, settings: WorkerProcessSettings) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         longest = worker.settings.grace.total_seconds() + _ORPHAN_SECONDS
+        metering = asyncio.ensure_future(_keep_slots(meter, worker))
         with stopped_by_signals(loop, stop):
             control.start(
                 loop,
@@ -80,8 +84,15 @@ def _work(control: Control, settings: WorkerProcessSettings) -> None:
             )
             with recycling(cli.settings, worker, recycle):
                 await worker.run(ready=control.report_ready)
+        metering.cancel()
 
     run_process(run, cli.app.close)
+
+
+async def _keep_slots(meter: "Meter | None", worker: "Worker") -> None:
+    """Export the slots of the worker until cancelled, if metrics are wanted."""
+    if meter is not None:
+        await meter.keep_slots(worker.settings.slots, lambda: len(worker.held))
 
 
 if __name__ == "__main__":

@@ -95,6 +95,12 @@ def _kind(cli: Cli, worker: WorkerSettings, metrics: str | None) -> Kind:
         )
         return json.encode(chosen) + b"\n"
 
+    def ended(seat: int) -> None:
+        if metrics is not None:
+            from ..._observe.process_metrics import forget_gauges
+
+            forget_gauges(Path(metrics), seat)
+
     return Kind(
         noun="worker",
         command=COMMAND,
@@ -103,6 +109,7 @@ def _kind(cli: Cli, worker: WorkerSettings, metrics: str | None) -> Kind:
         stall_seconds=worker.lease.total_seconds(),  # after which its tasks belong to others
         cut_seconds=_CUT_SECONDS,
         until_done=worker.drain,
+        ended=ended,
     )
 
 

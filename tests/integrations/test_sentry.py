@@ -145,6 +145,58 @@ def test_what_a_handler_sends_itself_has_its_task_and_no_secrets(
     assert (event["message"], event["tags"]["task_type"]) == ("got [secret]", "tell")
 
 
+def test_an_attached_stack_has_no_secrets(windlass_harness: NewHarness, app: App, sink: Sink) -> None:
+    sentry_sdk.init(dsn=sink.dsn, default_integrations=False, attach_stacktrace=True)
+    harness = windlass_harness(app)
+
+    @app.task(name="tell", secret=["code"])
+    async def tell(code: str) -> None:
+        sentry_sdk.capture_message("hello")
+
+    tell.enqueue(code="sesame-1")
+    harness.run_until_idle()
+
+    (event,) = sink.items("event")
+    frames = event["threads"]["values"][0]["stacktrace"]["frames"]
+    own = [frame for frame in frames if frame["module"].startswith("windlass.")]
+    assert own
+    assert not [frame for frame in own if "vars" in frame]
+    assert (frames[-1]["function"], frames[-1]["vars"]["code"]) == ("tell", "'[secret]'")
+    assert not [body for body in sink.bodies if b"sesame" in body]
+
+
+def test_attempts_are_transactions_in_the_trace_of_their_enqueuer(
+    windlass_harness: NewHarness, app: App, sink: Sink
+) -> None:
+    sentry_sdk.init(dsn=sink.dsn, default_integrations=False, traces_sample_rate=1.0)
+    harness = windlass_harness(app)
+    outcomes = iter([Snooze("1m"), ValueError("declined: sesame-1"), None])
+
+    @app.task(name="charge", secret=["code"])
+    async def charge(code: str) -> None:
+        with sentry_sdk.start_span(op="db", name=f"SELECT {code}"):
+            pass
+        if (outcome := next(outcomes)) is not None:
+            raise outcome
+
+    trace_id, span_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    handle = charge.using(trace=f"00-{trace_id}-{span_id}-01").enqueue(code="sesame-1")
+    harness.run_for("1h", raise_errors=False)
+
+    sent = sink.items("transaction")
+    traces = [one["contexts"]["trace"] for one in sent]
+    assert {(one["transaction"], one["transaction_info"]["source"]) for one in sent} == {("charge", "task")}
+    assert {(one["trace_id"], one["parent_span_id"], one["op"]) for one in traces} == {
+        (trace_id, span_id, "queue.process")
+    }
+    assert [one["status"] for one in traces] == ["ok", "internal_error", "ok"]
+    assert [one["data"]["messaging.message.retry.count"] for one in traces] == [0, 0, 1]
+    assert {one["data"]["messaging.message.id"] for one in traces} == {handle.id}
+    assert [one["spans"][0]["description"] for one in sent] == ["SELECT [secret]"] * 3
+    (error,) = sink.items("event")
+    assert error["contexts"]["trace"]["trace_id"] == trace_id
+
+
 def test_schedules_check_in(windlass_harness: NewHarness, app: App, sink: Sink) -> None:
     outcomes = iter([None, ConnectionError("no database"), Snooze("1m"), None])
 

@@ -14,6 +14,7 @@ from .._model.schedule import Schedule
 from .._model.task import Task
 from .._policy.input.payload import decode
 from .._policy.input.redact import MASK, longest_first, redact, scrub, secret_values
+from .._policy.input.trace import parse_trace
 from .._policy.schedule import schedule_of
 from ..app import App
 from ..errors import InvalidOption, StoreError
@@ -23,7 +24,8 @@ try:
     import sentry_sdk
     from sentry_sdk.integrations.logging import ignore_logger
     from sentry_sdk.scope import use_isolation_scope
-    from sentry_sdk.utils import event_from_exception
+    from sentry_sdk.tracing_utils import has_tracing_enabled
+    from sentry_sdk.utils import current_stacktrace, event_from_exception
 except ModuleNotFoundError as missing:
     raise InvalidOption("Sentry needs an extra: pip install 'windlass[sentry]'") from missing
 
@@ -77,7 +79,7 @@ class _Reporter:
             if len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
             try:
-                with _check_in(config):
+                with _traced(task), _check_in(config):
                     await call_next()
             except Snooze:
                 self._kept.pop(key, None)
@@ -109,20 +111,60 @@ class _Reporter:
             yield scope
 
 
+@contextmanager
+def _traced(task: Task) -> Iterator[None]:
+    """Make a block a transaction, if the program traces, and part of the trace of the task's enqueuer."""
+    parsed = None if task.trace is None else parse_trace(task.trace)
+    headers = {} if parsed is None else {"sentry-trace": f"{parsed.trace_id}-{parsed.span_id}"}
+    made = sentry_sdk.continue_trace(
+        headers, op="queue.process", name=task.type, source="task", origin="auto.queue.windlass"
+    )
+    if not has_tracing_enabled(sentry_sdk.get_client().options):
+        yield
+        return
+    with sentry_sdk.start_transaction(made) as transaction:
+        transaction.set_data("messaging.system", "windlass")
+        transaction.set_data("messaging.destination.name", task.queue)
+        transaction.set_data("messaging.message.id", task.id)
+        transaction.set_data("messaging.message.retry.count", task.attempt - 1)
+        snooze = None
+        try:
+            yield
+        except Snooze as one:  # no error
+            snooze = one
+        transaction.set_status("ok")
+    if snooze is not None:
+        raise snooze
+
+
 def _masker(task: Task) -> "Callable[[Event, Hint], Event]":
     """Return a function that masks the secrets of a task in an event."""
     values = longest_first(secret_values(_payload(task), task.secret), taken_secrets.get())
 
     def mask(event: "Event", _: "Hint") -> "Event":
+        __tracebackhide__ = True  # in the stack that may be attached
+        _attach_stack(event)
         _drop_own_variables(event)
         return _masked(event, values) if values else event
 
     return mask
 
 
+def _attach_stack(event: Any) -> None:
+    """Attach the stack if the program wants it. Later, as the SDK does it, it could not be masked."""
+    __tracebackhide__ = True
+    options = sentry_sdk.get_client().options
+    others = {"exception", "stacktrace", "threads", "type"}  # a type: no error or message
+    if options.get("attach_stacktrace") and not others & event.keys():
+        wanted = {name: options[name] for name in ("include_local_variables", "max_value_length")}
+        stack = current_stacktrace(**wanted)
+        event["threads"] = {"values": [{"stacktrace": stack, "crashed": False, "current": True}]}
+
+
 def _drop_own_variables(event: Any) -> None:
     """Remove the local variables of windlass's own frames: they have the payload, as bytes."""
-    for one in (event.get("exception") or {}).get("values") or ():
+    traced = [one for name in ("exception", "threads") for one in (event.get(name) or {}).get("values") or ()]
+    for one in traced:
         for frame in (one.get("stacktrace") or {}).get("frames") or ():
             if (frame.get("module") or "").startswith("windlass."):
                 frame.pop("vars", None)

@@ -84,7 +84,7 @@ format: setup ## Format the code and apply automatic fixes
 
 .PHONY: bench
 bench: setup servers ## Run the benchmarks of windlass and its peers
-	@$(BIN)/python -m benchmarks sqlite postgres growth fairness beside http handlers
+	@$(BIN)/python -m benchmarks sqlite postgres growth fairness beside http handlers redis
 
 .PHONY: model
 model: setup ## Check the models of leases and of the replicated log; print how much was explored (WINDLASS_TESTS=full: more)
@@ -113,6 +113,8 @@ lock: setup ## Pin the dependencies in pyproject.toml (UPGRADE=1 takes newer ver
 	        --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	        --output-file requirements/django-$$version.lock <<<"django==$$version.*" || exit 1; \
 	done
+	@$(BIN)/uv pip compile --quiet --group pyproject.toml:redis-peers --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file requirements/redis-peers.lock
 
 .PHONY: docs
 docs: setup ## Build the docs site into build/site; fail on any warning or broken link

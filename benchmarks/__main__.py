@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import machine, node, plot, report
+from benchmarks import machine, plot, report
 from benchmarks.figures import Findings
 from benchmarks.parts import (
     beside,
@@ -22,10 +22,14 @@ from benchmarks.parts import (
     pickup,
     postgres,
     rates,
-    redis,
     stripes,
 )
 from benchmarks.parts.plan import Plan, quick
+from benchmarks.parts.redis import fairness as redis_fairness
+from benchmarks.parts.redis import growth as redis_growth
+from benchmarks.parts.redis import memory as redis_memory
+from benchmarks.parts.redis import peers as redis_peers
+from benchmarks.parts.redis.sides import PEERS as REDIS_PEERS
 from benchmarks.processes import RunFailed
 from benchmarks.sides import SIDES
 
@@ -36,6 +40,13 @@ SQLITE = {
     "loop": loop.measure,
     "rates": rates.measure,
 }
+REDIS = {
+    "redis-peers": redis_peers.measure,
+    "redis-memory": redis_memory.measure,
+    "redis-fairness": redis_fairness.measure,
+    "redis-growth": redis_growth.measure,
+}
+GROUPS = {"sqlite": SQLITE, "redis": REDIS}
 PARTS = SQLITE | {
     "postgres": postgres.measure,
     "growth": growth.measure,
@@ -45,7 +56,7 @@ PARTS = SQLITE | {
     "http": http.measure,
     "dashboard": dashboard.measure,
     "handlers": handlers.measure,
-    "redis": redis.measure,
+    **REDIS,
 }
 
 
@@ -97,7 +108,8 @@ def _asked() -> argparse.Namespace:
         "parts",
         nargs="*",
         metavar="PART",
-        help=f"which of {', '.join(PARTS)}; sqlite is {', '.join(SQLITE)}, and the default",
+        help=f"which of {', '.join(PARTS)}; sqlite is {', '.join(SQLITE)}, and the default; "
+        f"redis is {', '.join(REDIS)}",
     )
     parser.add_argument("--rounds", type=int, help="rounds per variant  [default: 5]")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that it runs")
@@ -114,16 +126,17 @@ def _asked() -> argparse.Namespace:
         "--without",
         action="append",
         default=[],
-        choices=[*(side.who for side in SIDES), *redis.PEERS, node.BULLMQ.package],
+        choices=[*(side.who for side in SIDES), *REDIS_PEERS],
         help="exclude a peer on Postgres or Redis (repeatable)",
     )
     parser.add_argument("--folder", type=Path, help="folder for the stores  [default: the temporary folder]")
     parser.add_argument("--results", type=Path, default=report.RESULTS, help="folder for JSON and plot")
     asked = parser.parse_args()
-    if unknown := set(asked.parts) - {*PARTS, "sqlite"}:
-        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}, and sqlite")
+    if unknown := set(asked.parts) - {*PARTS, *GROUPS}:
+        known = ", ".join([*PARTS, *GROUPS])
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {known}")
     wanted = {*(asked.parts or ["sqlite"]), *(["growth"] if asked.growth else [])}
-    wanted |= set(SQLITE) if "sqlite" in wanted else set()
+    wanted |= {part for name, parts in GROUPS.items() if name in wanted for part in parts}
     asked.parts = [name for name in PARTS if name in wanted]
     return asked
 

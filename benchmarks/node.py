@@ -38,8 +38,10 @@ class NodePeer:
                 raise RunFailed(f"npm cannot install {self.package}; --without it goes on:\n{done.stderr}")
             shutil.rmtree(self._home, ignore_errors=True)
             unfinished.rename(self._home)
-        shutil.copy(self._source / "main.mjs", self._home)
-        return "node", str(self._home / "main.mjs")
+        source = (self._source / "main.mjs").read_bytes()
+        side = self._home / f"{hashlib.sha256(source).hexdigest()[:12]}.mjs"  # other checkouts have their own
+        side.write_bytes(source)
+        return "node", str(side)
 
     def version(self) -> str:
         """Return its version and that of Node."""

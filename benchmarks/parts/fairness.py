@@ -125,15 +125,16 @@ def compare(
     what: str,
     rates: dict[str, list[float]],
     bounds: dict[str, float | None],
+    where: str = "",
 ) -> None:
-    """Return the rates, the ratio of each to the first, and the targets."""
+    """Return the rates, the ratio of each to the first, and the targets; `where` ends their names."""
     figures = [Figure(part, what, who, RATE, tuple(values)) for who, values in rates.items()]
     first = findings.add(figures[0])
     for figure in figures[1:]:
         findings.add(figure)
         times = findings.add(ratio(part, what, figure, first))
         if (bound := bounds.get(figure.who)) is not None:
-            findings.targets.append(Target(f"{figure.who}, beside {first.who}", times, at_least=bound))
+            findings.targets.append(Target(f"{figure.who}, beside {first.who}{where}", times, at_least=bound))
 
 
 # -- loading -----------------------------------------------------------------------------------------

@@ -71,6 +71,14 @@ def drain(path: str, number: int, *, results: bool = False) -> dict[str, Any]:
     return {"rate": number / taken, "processor": used / number * 1e6}
 
 
+def share(path: str) -> dict[str, Any]:
+    """Run tasks beside other processes until none are left."""
+    _use(path)
+    probe.wait_for_go()
+    with _consuming(delay=0.01):
+        return probe.shared(seen)
+
+
 def enqueue(path: str, number: int) -> dict[str, Any]:
     """Enqueue one by one; measure each call, which is synced on return."""
     _use(path)
@@ -128,4 +136,4 @@ def _consuming(delay: float) -> Any:
 
 
 if __name__ == "__main__":
-    probe.main({verb.__name__: verb for verb in (preload, drain, enqueue, pickup, serve, send)})
+    probe.main({verb.__name__: verb for verb in (preload, drain, share, enqueue, pickup, serve, send)})

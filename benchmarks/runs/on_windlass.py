@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from benchmarks.runs import probe
 from benchmarks.runs.app import app, keep, latencies, note, note_in_process, note_in_thread, seen, stamp
@@ -18,6 +18,8 @@ KINDS: dict[str, TaskType[Any, Any, Any]] = {
 }
 AT_ONCE = 1_000
 SAMPLED = 100
+
+T = TypeVar("T")
 
 
 def preload(url: str, number: int, kind: str = "loop", size: int = 0) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def preload(url: str, number: int, kind: str = "loop", size: int = 0) -> dict[st
         await app.close()
         return taken
 
-    return {"rate": number / asyncio.run(work())}
+    return {"rate": number / _looped(url, work())}
 
 
 def drain(url: str, number: int, slots: int, kind: str = "loop", *, memory: bool = False) -> dict[str, Any]:
@@ -61,7 +63,40 @@ def drain(url: str, number: int, slots: int, kind: str = "loop", *, memory: bool
     if memory:
         assert url == "memory://"
         return asyncio.run(_preloaded(number, kind, work))
-    return asyncio.run(work())
+    return _looped(url, work())
+
+
+def share(url: str, slots: int) -> dict[str, Any]:
+    """Drain the queue beside other processes."""
+    app.use_store(url)
+
+    async def work() -> dict[str, Any]:
+        await app.open()
+        await probe.told("go")
+        began = time.monotonic()
+        taken, _ = await _drained(slots)
+        await app.close()
+        return {"began": began, "ended": began + taken, "seen": seen}
+
+    return _looped(url, work())
+
+
+def recorded(url: str, number: int) -> dict[str, Any]:
+    """Check that every task of the store has its record."""
+    app.use_store(url)
+
+    async def work() -> None:
+        await app.open()
+        await _recorded(number)
+        await app.close()
+
+    _looped(url, work())
+    return {}
+
+
+def _looped(url: str, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine; on a server with uvloop, like the asyncio sides of peers."""
+    return probe.looped(work) if url.startswith("redis") else asyncio.run(work)
 
 
 async def _preloaded(number: int, kind: str, work: Any) -> dict[str, Any]:
@@ -135,7 +170,7 @@ def aenqueue(url: str, number: int, callers: int) -> dict[str, Any]:
         await app.close()
         return whole
 
-    return {"rate": number / asyncio.run(work())} | probe.spread(taken)
+    return {"rate": number / _looped(url, work())} | probe.spread(taken)
 
 
 async def _standing(number: int) -> None:
@@ -152,7 +187,7 @@ def pickup(url: str, number: int, gap: float) -> dict[str, Any]:
             await _sent(number, gap)
             return await _seen(number)
 
-    return probe.spread(asyncio.run(work()))
+    return probe.spread(_looped(url, work()))
 
 
 def serve(url: str, number: int) -> dict[str, Any]:
@@ -165,7 +200,7 @@ def serve(url: str, number: int) -> dict[str, Any]:
             probe.ready()
             return probe.spread(await _seen(number)) | {"idle": idle}
 
-    return asyncio.run(work())
+    return _looped(url, work())
 
 
 def send(url: str, number: int, gap: float) -> dict[str, Any]:
@@ -177,7 +212,7 @@ def send(url: str, number: int, gap: float) -> dict[str, Any]:
         await _sent(number, gap)
         await app.close()
 
-    asyncio.run(work())
+    _looped(url, work())
     return {}
 
 
@@ -234,6 +269,5 @@ async def _bare(number: int) -> float:
 
 
 if __name__ == "__main__":
-    probe.main(
-        {verb.__name__: verb for verb in (preload, drain, enqueue, aenqueue, pickup, serve, send, loop)}
-    )
+    verbs = (preload, drain, share, recorded, enqueue, aenqueue, pickup, serve, send, loop)
+    probe.main({verb.__name__: verb for verb in verbs})

@@ -56,7 +56,7 @@ class Dealt:
         return app.builder.build(self.type, payload, options, Defaults())
 
 
-def fill(url: str, number: int, first: int = 0, **dealt: Any) -> dict[str, Any]:
+def fill(url: str, number: int, first: int = 0, at_once: int = AT_ONCE, **dealt: Any) -> dict[str, Any]:
     """Enqueue in bulk, in this order."""
     deal = Dealt(**dealt)
 
@@ -64,8 +64,8 @@ def fill(url: str, number: int, first: int = 0, **dealt: Any) -> dict[str, Any]:
         app = _declared(url)
         await app.open()
         started = time.perf_counter()
-        for begin in range(first, first + number, AT_ONCE):
-            some = range(begin, min(begin + AT_ONCE, first + number))
+        for begin in range(first, first + number, at_once):
+            some = range(begin, min(begin + at_once, first + number))
             await app.client.enqueue_tasks([deal.task(app, n) for n in some])
         taken = time.perf_counter() - started
         await app.close()

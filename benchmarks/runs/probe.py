@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,10 @@ from benchmarks.figures import percentile
 from benchmarks.processes import READY
 
 IDLE_SECONDS = 1.0
+QUIET_SECONDS = 1.0
+LIMIT_SECONDS = 100.0
+FIRST_SECONDS = 10.0  # without any task, if others take all
+LOOK_SECONDS = 0.002
 _PAGE = 4096
 
 T = TypeVar("T")
@@ -36,6 +40,12 @@ async def told(word: str) -> None:
         ready()
     line = await asyncio.to_thread(sys.stdin.readline)
     assert line.strip() in {word, ""}, f"waited for {word!r}, was told {line!r}"
+
+
+def wait_for_go() -> None:
+    """Report readiness and wait for the word "go", without an event loop."""
+    ready()
+    assert sys.stdin.readline().strip() == "go"
 
 
 def looped(work: Coroutine[Any, Any, T]) -> T:
@@ -90,3 +100,32 @@ def idle_share() -> float:
 def exactly_once(seen: list[int], number: int) -> None:
     """Raise unless every task ran exactly once."""
     assert sorted(seen) == list(range(number)), f"{len(seen)} runs of {len(set(seen))} tasks, not {number}"
+
+
+def wait_for(noted: Sized, number: int) -> float:
+    """Wait until this many are noted; return when that was, by the clock that all processes share."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while len(noted) < number:
+        assert time.monotonic() < deadline, f"{len(noted)} of {number} after {LIMIT_SECONDS:g} s"
+        time.sleep(LOOK_SECONDS)
+    return time.monotonic()
+
+
+def drained(seen: Collection[int], number: int) -> dict[str, Any]:
+    """Wait until every task has run; return the rate from now on, and the processor time of a task."""
+    processor, started = time.process_time(), time.monotonic()
+    taken = wait_for(seen, number) - started
+    used = time.process_time() - processor
+    exactly_once(list(seen), number)
+    return {"rate": number / taken, "processor": used / number * 1e6}
+
+
+def shared(seen: Collection[int]) -> dict[str, Any]:
+    """Wait until no task has run for a second; return which ran, and when that began and ended."""
+    began = last = time.monotonic()
+    known = 0
+    while time.monotonic() - last < (QUIET_SECONDS if known else FIRST_SECONDS):
+        if len(seen) > known:
+            known, last = len(seen), time.monotonic()
+        time.sleep(LOOK_SECONDS)
+    return {"began": began, "ended": last, "seen": list(seen)}

@@ -88,10 +88,14 @@ class Pool:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def close(self) -> None:
-        """Close all connections; those that are lent when they are returned."""
+    def retire(self) -> None:
+        """Close all connections, without waiting; those that are lent or asked for when they are returned."""
         self._closed = True
         self.expire()
+
+    async def close(self) -> None:
+        """Close all connections; those that are lent when they are returned."""
+        self.retire()
         if self._closing:
             await asyncio.wait(self._closing, timeout=_CLOSE_SECONDS * 2)
 

@@ -167,7 +167,7 @@ class Client:
         loop = asyncio.get_running_loop()
         if self._primary.may_move and self._ways.get(loop) is way:
             del self._ways[loop]
-            way.pool.expire()
+            way.pool.retire()
 
     async def subscriber(self) -> Any:
         """Return a client of redis-py for a subscription; the caller closes it."""

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from benchmarks.runs import probe
-from windlass import App, By, Fatal, Filter, Page, Retention, State, WorkerSettings
+from windlass import App, By, Filter, Page, Retention, State
 from windlass._model.filter import Dimension
-from windlass._worker.process import calm_collector
+from windlass.testing.conformance.steps import bury as bury_one
 from windlass.testing.conformance.steps import complete, some_tasks, worker_on
 
 AT_ONCE = 1_000
@@ -19,20 +19,18 @@ BY = By(who="benchmark", why="to time it")
 
 
 def bury(url: str, number: int) -> dict[str, Any]:
-    """Enqueue tasks that die in their first attempt, and let them die."""
+    """Enqueue tasks and let their first attempt be their last."""
 
     async def work() -> None:
         app = App(url)
-
-        @app.task(name="fail", queue="failing")
-        async def fail(n: int) -> None:
-            raise Fatal(f"no parcel {n}")
-
         await app.open()
-        for first in range(0, number, AT_ONCE):
-            await fail.aenqueue_many([{"n": n} for n in range(first, min(first + AT_ONCE, number))])
-        calm_collector()
-        await app.worker(WorkerSettings(slots=SLOTS, queues=("failing",), drain=True)).run()
+        for _ in range(0, number, AT_ONCE):
+            await app.store.enqueue(some_tasks(min(AT_ONCE, number), queue="failing", type="fail"))
+        worker = await worker_on(app.store)
+        held = await worker.claim(SLOTS, "failing")
+        while held:
+            claim = worker.next_claim(SLOTS, "failing")
+            held = (await app.store.settle([bury_one(one) for one in held], claim)).claimed
         await app.close()
 
     probe.looped(work())

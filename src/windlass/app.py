@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from ._app_declarations import AppDeclarations
 from ._archive import Archiver
@@ -247,6 +247,15 @@ class App(AppDeclarations):
         await self.store.open()
         await self.publish()
 
+    async def __aenter__(self) -> Self:
+        """Open it for a block, such as the lifespan of a web application; raises StoreUnavailable."""
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
+
     async def publish(self) -> None:
         """Write to the store what is declared and new or changed."""
         await self._declarations.publish(self.store, self.types)
@@ -310,6 +319,9 @@ class App(AppDeclarations):
         lifespans: Lifespans | None = None,
     ) -> Worker:
         """Make a worker for this app's task types; `await worker.run()` works until `worker.stop()`.
+
+            async with app, app.worker():  # in the lifespan of a web application
+                yield
 
         `on_error`: an error hook of this worker, besides those of the app. `lifespans`: those of the app, if
         the caller has started them and ends them.

@@ -36,6 +36,7 @@ from .._store.protocol import Store, Wake
 from .._store.served_queues import ServedQueues
 from .._timers import wait_for_event, wait_until
 from ..errors import InvalidOption, StoreError
+from .background import Background
 from .exchange import Exchange
 from .heartbeat import HeartbeatThread, HeldLeases
 from .loop_watch import LoopWatch
@@ -55,8 +56,8 @@ _CLEANUP_TIMEOUT = 2.0
 _LEAVE_TIMEOUT = 5.0  # seconds at least for the ends of lifespans
 
 
-class Worker:
-    """Runs an app's tasks until it is stopped. Made by `App.worker`; a new one for each run.
+class Worker(Background):
+    """Runs an app's tasks until it is stopped, or for a block: `async with app.worker():`. For one run only.
 
     `open_store` opens the store and stores what the app declares; `new_keeper` takes a name and a lease.
     """
@@ -215,9 +216,8 @@ class Worker:
         self._release_unstarted()
         grace = self.settings.grace.total_seconds()
         self._stop_by = monotonic() + grace
-        if number := len(self._slots.running):
-            text = "stopping: waiting up to %g s for %s to finish"
-            logger.info(text, grace, counted(number, "running task"))
+        if left := len(self._slots.running):
+            logger.info("stopping: waiting up to %g s for %s to finish", grace, counted(left, "running task"))
         await wait_until(lambda: not self._slots.running or self._at_once.is_set(), self.changed, grace)
         if self._slots.running:
             self._slots.stop_all(Stop.SHUTDOWN)

@@ -36,11 +36,10 @@ from .._store.protocol import Store, Wake
 from .._store.served_queues import ServedQueues
 from .._timers import wait_for_event, wait_until
 from ..errors import InvalidOption, StoreError
-from .background import Background
 from .exchange import Exchange
 from .heartbeat import HeartbeatThread, HeldLeases
 from .loop_watch import LoopWatch
-from .process import stopped_by_signals
+from .process import Background, stopped_by_signals
 from .processes import is_child
 from .run import Phase, Run, Stop
 from .runner import Runner

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT
+from tests.docs.blocks import ROOT, blocks_of
 
 pytestmark = pytest.mark.system
 
@@ -43,6 +43,19 @@ def test_the_testing_example_passes(tmp_path: Path) -> None:
     done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_reminders.py")
 
     assert done.returncode == 0, done.stdout
+
+
+def test_excerpts_in_pages_are_what_the_example_has() -> None:
+    """A block that begins with the name of a file is from it; `# …` stands for what is left out."""
+    compared = 0
+    for block in blocks_of(ROOT / "docs" / "fastapi.md"):
+        if "part of examples/fastapi_shop" in block.reason:
+            name, _, text = block.text.partition("\n")
+            file = (EXAMPLES / "fastapi_shop" / name.removeprefix("# ")).read_text()
+            for part in text.split("# …\n"):
+                assert part.strip("\n") in file, f"fastapi.md:{block.line}: {name} differs"
+                compared += 1
+    assert compared >= 10
 
 
 def test_every_example_is_run_and_listed() -> None:

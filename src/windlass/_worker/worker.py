@@ -215,8 +215,8 @@ class Worker(Background):
         self._release_unstarted()
         grace = self.settings.grace.total_seconds()
         self._stop_by = monotonic() + grace
-        if left := len(self._slots.running):
-            logger.info("stopping: waiting up to %g s for %s to finish", grace, counted(left, "running task"))
+        if busy := len(self._slots.running):
+            logger.info("stopping: waiting up to %g s for %s to finish", grace, counted(busy, "running task"))
         await wait_until(lambda: not self._slots.running or self._at_once.is_set(), self.changed, grace)
         if self._slots.running:
             self._slots.stop_all(Stop.SHUTDOWN)

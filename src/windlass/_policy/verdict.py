@@ -131,7 +131,7 @@ def _unhandled(task: Task, age: timedelta) -> Verdict:
     """A deploy may be under way: wait for a worker with a handler, at most `UNHANDLED_FOR`."""
     if age < UNHANDLED_FOR:
         since = (task.claimed_at or task.created_at) - age
-        error = Error(type=_UNKNOWN, message=f"no worker has had a handler since {since.isoformat()}")
+        error = Error(type=_UNKNOWN, message=f"no worker has had a handler since {since:%Y-%m-%dT%H:%M:%SZ}")
         return Postpone(delay=UNHANDLED_DELAY, reason=Reason.SNOOZE, error=error, unhandled_since=since)
     return Bury(
         error=Error(

@@ -62,7 +62,9 @@ def url_of(screen: Screen, busy: dict[str, str]) -> str:
 def violations(page: Page) -> list[str]:
     """Run axe; return what it complains about."""
     page.evaluate(AXE)
-    found: dict[str, Any] = page.evaluate("(rules) => axe.run(document, {runOnly: rules})", RULES)
+    found: dict[str, Any] = page.evaluate(
+        "(rules) => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", RULES
+    )
     return [
         f"{one['id']} ({one['impact']}): {one['help']}: {[node['html'][:150] for node in one['nodes'][:3]]}"
         for one in found["violations"]

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.dashboard.browser import Run, Tab
+from tests.examples import sample
 from tests.loops.workers import eventually
 from windlass import App, Filter, State
 
@@ -99,7 +100,7 @@ def pause(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-@pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("store_url", sample(["postgres"], ["sqlite"]), indirect=True)
 def test_an_incident_from_the_first_failure_to_the_audit_log(
     app: App, gateway: Path, run: Run, open_tab: Callable[..., Tab], serve: Callable[..., str]
 ) -> None:

@@ -30,6 +30,7 @@ def held(page: Page) -> dict[str, float]:
     return {one["name"]: one["value"] for one in found if one["name"] in ("Nodes", "JSHeapUsedSize")}
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_nodes_and_memory_are_bounded(server: ApiServer, run: Run, open_tab: Callable[..., Tab]) -> None:
     app = App("memory://")

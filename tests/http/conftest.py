@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.examples import sample
 from tests.http.api_client import Api
 from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
@@ -98,7 +99,7 @@ def schemas(postgres_newest: Postgres) -> Iterator[Schemas]:
         yield schemas
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=sample(["memory", "postgres"], ["sqlite"]))
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     """A store of each kind, for what depends on how tasks are kept."""
     with ExitStack() as lent:

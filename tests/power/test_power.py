@@ -15,6 +15,7 @@ from random import Random
 
 import pytest
 
+from tests.examples import FULL
 from tests.power.cuts import cuts, judge
 from tests.power.record import Acknowledged, Event, read_trace
 
@@ -58,11 +59,11 @@ def verdicts(
 
 
 def test_nothing_acknowledged_is_lost_when_the_power_goes(folder: Path) -> None:
-    seeds = range(SEED, SEED + 5)
+    lives = 5 if FULL else 3
 
-    found = verdicts(folder, seeds=seeds, number=300, steps=60)
+    found = verdicts(folder, seeds=range(SEED, SEED + lives), number=60 * lives, steps=60)
 
-    assert found == {"sound": 300}
+    assert found == {"sound": 60 * lives}
 
 
 @pytest.mark.parametrize("synchronous", ["NORMAL", "OFF"])

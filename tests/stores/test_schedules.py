@@ -90,8 +90,8 @@ ENDS = {"enqueue before", "enqueue after", "put before", "put after"}
 @pytest.mark.parametrize(
     ("factory", "at_least", "kills"),
     [
-        ("memory", 2_000 if FULL else 500, 200 if FULL else 50),
-        ("sqlite", 400, 40),
+        ("memory", 2_000 if FULL else 300, 200 if FULL else 30),
+        ("sqlite", 400 if FULL else 150, 40 if FULL else 15),
         ("postgres", 400 if FULL else 100, 40 if FULL else 10),
     ],
     indirect=["factory"],

@@ -13,13 +13,13 @@ from windlass.testing.twins import run_twins
 # Another server or a pooler changes none of a store's rules, and HTTP has none of its own: there a few
 # examples show that nothing is lost on the way. Memory beside itself shows that twins can be equal at all.
 EXAMPLES = {  # by default, in a full run
-    "memory": (5, 20),
+    "memory": (3, 20),
     "without faults": (5, 20),
-    "sqlite": (12, 100),
-    "postgres": (6, 100),
+    "sqlite": (10, 100),
+    "postgres": (4, 100),
     "postgres 15": (5, 25),
     "pgbouncer": (4, 15),
-    "valkey": (6, 100),
+    "valkey": (4, 100),
     "redis 7": (5, 25),
     "valkey cluster": (4, 15),
     "http to memory": (3, 20),

@@ -10,6 +10,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
+from tests.examples import sample
 from tests.servers.postgres import Postgres
 from tests.system.fleet import LEASE, Fleet, wait_until
 from tests.system.foreign import QUEUE, Site
@@ -31,7 +32,7 @@ def site(fleet: Fleet) -> Iterator[Site]:
     yield from site_of(fleet)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=sample(["postgres"], ["sqlite"]))
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """On a file, and on a server."""
     url = ""

@@ -11,7 +11,7 @@ from tests.system.fleet import Fleet, Schedule
 from tests.system.storm import Storm
 
 SECONDS = 20 if FULL else 10
-WISHES = 2200 if FULL else 800  # with more than two tasks each
+WISHES = 2200 if FULL else 500  # with more than two tasks each
 FREEZES = (3.5, 11.5) if FULL else (2.5,)
 LEASES = 2.5 if FULL else 1.5  # that a frozen worker misses
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]

@@ -13,7 +13,7 @@ from tests.system.fleet import Schedule
 from tests.system.outages import ServerFleet, ServerStorm
 
 SECONDS = 20
-WISHES = 1500 if FULL else 800  # with two tasks each or more
+WISHES = 1500 if FULL else 400  # with two tasks each or more
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
 

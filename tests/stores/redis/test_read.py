@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from tests.examples import FULL
 from windlass._model.filter import Filter
 from windlass._model.state import State
 from windlass._stores.redis import RedisStore, read
@@ -34,7 +35,7 @@ async def test_pages_have_what_matches_whatever_the_way_to_it(
     for name, where in WHERES.items():
         expected = [task.id for task in whole if read.matches(task, where)]
         for newest_first in (False, True):
-            for limit in (1, 4, 60):
+            for limit in (1, 4, 60) if FULL else (4, 60):
                 pages = await all_pages(partial(store.find, where), limit=limit, newest_first=newest_first)
                 found = [task.id for page in pages for task in page]
                 assert found == (expected[::-1] if newest_first else expected), (name, limit)

@@ -275,7 +275,7 @@ async def test_a_new_session_is_opened_without_waiting_for_the_next_heartbeat(ap
     async def quick() -> str:
         return "good"
 
-    async with working(app, lease=30, heartbeat=2, poll=5) as worker:
+    async with working(app, lease=30, heartbeat=4, poll=5) as worker:
         await app.store.remove(Session, worker.held.session)
         ended = worker.held.session
         await eventually(lambda: worker.held.session != ended)
@@ -283,7 +283,7 @@ async def test_a_new_session_is_opened_without_waiting_for_the_next_heartbeat(ap
         await eventually(lambda: worker.held.opened)
         assert await (await quick.aenqueue()).result(timeout=5) == "good"
 
-        assert monotonic() - began < 1.8
+        assert monotonic() - began < 3.8
 
 
 async def test_a_lease_that_became_anothers_stops_its_run_and_drops_its_outcome(app: App) -> None:

@@ -8,7 +8,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.loops.workers import assert_nothing_held, eventually, pause, settings, tasks, watched, working
+from tests.loops.workers import (
+    SOON,
+    assert_nothing_held,
+    eventually,
+    pause,
+    settings,
+    tasks,
+    watched,
+    working,
+)
 from windlass import App, Context, State, Worker
 
 
@@ -211,7 +220,7 @@ async def test_a_second_stop_does_not_wait_for_the_grace(app: App) -> None:
     await pause(0.05)
     assert not run.done()
     worker.stop()
-    await asyncio.wait_for(run, 2)
+    await asyncio.wait_for(run, SOON)
 
     task = await handle.task()
     assert (task.state, task.attempt) == (State.READY, 0)
@@ -227,7 +236,7 @@ async def test_stopping_at_once_does_not_wait_either(app: App) -> None:
     run = await started(app, worker)
     await eventually(lambda: _running(app))
     worker.stop(at_once=True)
-    await asyncio.wait_for(run, 2)
+    await asyncio.wait_for(run, SOON)
 
     await assert_nothing_held(app)
 
@@ -239,7 +248,7 @@ async def test_a_worker_told_to_stop_before_it_began_does_nothing(app: App) -> N
     handle = await quick.aenqueue()
     worker = app.worker(settings())
     worker.stop()
-    await asyncio.wait_for(worker.run(), 2)
+    await asyncio.wait_for(worker.run(), SOON)
 
     assert (await handle.state(), worker.ran) == (State.READY, 0)
     await assert_nothing_held(app)
@@ -261,7 +270,7 @@ async def test_signals_stop_it_once_gently_twice_at_once(app: App, number: signa
     await pause(0.05)
     assert not run.done()
     os.kill(os.getpid(), number)
-    await asyncio.wait_for(run, 2)
+    await asyncio.wait_for(run, SOON)
 
     assert await handle.state() is State.READY
 
@@ -273,7 +282,7 @@ async def test_a_signal_stops_a_worker_that_still_waits_for_its_store() -> None:
     await eventually(lambda: watch.calls["heartbeat"] >= 2)
     os.kill(os.getpid(), signal.SIGTERM)
 
-    await asyncio.wait_for(run, 2)
+    await asyncio.wait_for(run, SOON)
 
 
 async def test_a_cancelled_worker_leaves_its_tasks_to_be_rescued(app: App) -> None:

@@ -22,7 +22,7 @@ from tests.system.storm import Storm
 PROCESSES, SLOTS = 8, 8
 SECONDS = 10 if FULL else 6
 RATED_SECONDS = 15
-EACH, NAP = (80, 0.02) if FULL else (30, 0.1)  # tasks under each key for each that may run, and their seconds
+EACH, NAP = (80, 0.02) if FULL else (20, 0.1)  # tasks under each key for each that may run, and their seconds
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
 

@@ -71,7 +71,7 @@ Case = Callable[[PostgresStore], Awaitable[tuple[Act, Check]]]
 CRASHES = QUICK | {"synchronous_commit": "on"}  # without it, a server that crashes loses what it acknowledged
 LINGERING = "SELECT FROM pg_stat_activity WHERE application_name = 'windlass' AND state <> 'idle'"
 WAITING = "SELECT FROM pg_locks WHERE NOT granted"
-SETTINGS = CRASHES | {"max_connections": "100", "deadlock_timeout": "500ms"}
+SETTINGS = CRASHES | {"max_connections": "100", "deadlock_timeout": "2s"}
 
 
 @pytest.fixture(scope="module")
@@ -668,7 +668,7 @@ async def test_a_deadlock_is_tried_again(server: Postgres) -> None:
             connection.execute("SET LOCAL deadlock_timeout = '20s'")  # so that it is not the one to give way
             connection.execute(lock, [second.task.id])
             settling = asyncio.create_task(store.settle([complete(first), complete(second)]))
-            await eventually(lambda: asked(server, WAITING), within=0.4)
+            await eventually(lambda: asked(server, WAITING), within=1.8)
             await asyncio.to_thread(connection.execute, lock, [first.task.id])
             assert "deadlock detected" in server.log.read_text()
         assert (await settling).receipts == (Receipt.APPLIED,) * 2

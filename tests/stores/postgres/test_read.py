@@ -10,6 +10,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from tests.examples import sample
 from tests.servers.postgres import Postgres
 from windlass._model.filter import By, CancelTasks, Count, Dimension, Filter, Page
 from windlass._model.limit import Limit
@@ -194,7 +195,7 @@ PLANS = [
 
 @pytest.mark.parametrize(("where", "indexes"), PLANS)
 @pytest.mark.parametrize("newest_first", [False, True])
-@pytest.mark.parametrize("filled", ["never analysed", "analysed"], indirect=True)
+@pytest.mark.parametrize("filled", sample(["analysed"], ["never analysed"]), indirect=True)
 async def test_pages_are_found_by_index(
     filled: Connections, where: Filter, indexes: set[str], *, newest_first: bool
 ) -> None:

@@ -71,6 +71,7 @@ def test_steps_that_cannot_be_read(data: bytes) -> None:
 @pytest.mark.parametrize(
     "steps",
     [b"boo", encode_steps((Step(id=new_id(), type="t", payload=Raw(b"[]"), result_into="x"),))],
+    ids=["no JSON", "a list for a payload"],
 )
 def test_a_task_whose_steps_cannot_be_read_is_buried(steps: bytes) -> None:
     verdict = decide(running(next=steps), Returned(b"1"), Backoff(), 0.5)

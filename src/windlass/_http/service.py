@@ -26,6 +26,7 @@ from .web.load import Load, LoadLimits
 
 if TYPE_CHECKING:
     from .operation import Operation
+    from .resources.history import HistoryRead
 
 _OVERVIEW_AGE = timedelta(seconds=1)
 """Maximum age of an overview; one query serves all requests within it."""
@@ -77,9 +78,8 @@ class Service:
         self.refusals = Refusals(meter)
         self.closing = asyncio.Event()  # set when the server stops: long polls return at once
 
-    async def _read_history(self, wanted: "tuple[Callable[[Any, Service], Awaitable[Any]], Any]") -> Any:
-        read, what = wanted
-        return await read(what, self)
+    async def _read_history(self, wanted: "HistoryRead") -> Any:
+        return await wanted.read(self)
 
     async def _count_states(self, where: Filter) -> Sequence[Count]:
         return await self.operator.count(where, (Dimension.STATE,))

@@ -13,13 +13,14 @@ from .images.handler import Images
 from .pages.handler import Pages
 from .reports.handler import Reports
 from .requests import Requests
-from .settings import HandlerSettings, parse_settings
+from .settings import parse_settings
 from .webhooks import Webhooks
 
 if TYPE_CHECKING:
     from ..app import App
 
-_ALL: tuple[type[HandlerSettings], ...] = (Email, Images, Reports, Webhooks, Pages, Requests, Commands)
+_Kind = type[Email | Images | Reports | Webhooks | Pages | Requests | Commands]
+_ALL: tuple[_Kind, ...] = (Email, Images, Reports, Webhooks, Pages, Requests, Commands)
 
 KINDS = {kind.table: kind for kind in _ALL}
 """The settings of every handler, by the name of their table."""

@@ -4,32 +4,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidOption
-from ..tasktype import TaskType
-
-if TYPE_CHECKING:
-    from ..app import App
 
 S = TypeVar("S", bound="HandlerSettings")
 
 
 class HandlerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of one handler. Called with an app, they declare the task type on it."""
+    """Settings of one handler. Each kind has `__call__(app)`, which declares its task type and returns it."""
 
     table: ClassVar[str]
     """The table `[handlers.…]` of windlass.toml that has them."""
 
     task: ClassVar[str]
     """The name of the task type."""
-
-    def __call__(self, app: "App") -> TaskType[..., Any, Any]:
-        """Declare the task type; returns it. Raises InvalidOption if an extra is missing."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:  # they may have passwords
         return f"<{type(self).__name__} settings>"

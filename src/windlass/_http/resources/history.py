@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from ..._documents.history import HistoryDocument, HistoryTotalList, history_document, totals_document
 from ..._model.key import Scope
@@ -39,28 +38,34 @@ class HistoryQuery(PeriodQuery, frozen=True, kw_only=True, forbid_unknown_fields
     type: Annotated[Text, Meta(description="Only of this task type.")] | None = None
 
 
-class HistoryRead(Struct, frozen=True, kw_only=True):
-    """What of the history to read: `queues` are those that the caller may see."""
+class HistoryPoints(Struct, frozen=True, kw_only=True):
+    """The points of a period: `queues` are those that the caller may see."""
 
     period: str
     queues: tuple[str, ...] | None
-    queue: str | None = None
-    type: str | None = None
+    queue: str | None
+    type: str | None
 
-    async def points(self, service: Service) -> HistoryDocument:
-        """Read the points of the period."""
-        history = await self._history(service)
+    async def read(self, service: Service) -> HistoryDocument:
+        """Read them from the store."""
+        history = await _read_history(service, self.period, self.queues)
         size = _BYTES_A_BUCKET * len(history.buckets)
         return await off_loop(size, history_document, history, self.queue, self.type)
 
-    async def totals(self, service: Service) -> HistoryTotalList:
-        """Read the totals of queues and types."""
-        history = await self._history(service)
+
+class HistoryTotals(Struct, frozen=True, kw_only=True):
+    """The totals of queues and types in a period: `queues` are those that the caller may see."""
+
+    period: str
+    queues: tuple[str, ...] | None
+
+    async def read(self, service: Service) -> HistoryTotalList:
+        """Read them from the store."""
+        history = await _read_history(service, self.period, self.queues)
         return await off_loop(_BYTES_A_BUCKET * len(history.buckets), totals_document, history)
 
-    async def _history(self, service: Service) -> History:
-        history = await service.operator.history(self.period)
-        return history if self.queues is None else history.only(self.queues)
+
+HistoryRead = HistoryPoints | HistoryTotals
 
 
 @histories("GET", "/history", Scope.READ, bound=True)
@@ -70,20 +75,28 @@ async def get_history(request: ApiRequest[HistoryQuery, None]) -> HistoryDocumen
     A step is there about 10 seconds after it is over. Keys bound to queues see only these. Keys bound to a
     tenant are refused, as history is not kept by tenant.
     """
-    wanted, query = _wanted(request), request.query
-    wanted = replace(wanted, queue=query.queue, type=query.type)
-    found: HistoryDocument = await request.service.histories.get((HistoryRead.points, wanted))
+    queues, query = _visible_queues(request), request.query
+    wanted = HistoryPoints(period=query.period, queues=queues, queue=query.queue, type=query.type)
+    found: HistoryDocument = await request.service.histories.get(wanted)
     return found
 
 
 @histories("GET", "/history/types", Scope.READ, bound=True)
 async def list_type_history(request: ApiRequest[PeriodQuery, None]) -> HistoryTotalList:
     """Show the same for each queue and type: the whole period, and how many tasks completed when."""
-    found: HistoryTotalList = await request.service.histories.get((HistoryRead.totals, _wanted(request)))
+    wanted = HistoryTotals(period=request.query.period, queues=_visible_queues(request))
+    found: HistoryTotalList = await request.service.histories.get(wanted)
     return found
 
 
-def _wanted(request: "ApiRequest[HistoryQuery, None] | ApiRequest[PeriodQuery, None]") -> HistoryRead:
+def _visible_queues(
+    request: "ApiRequest[HistoryQuery, None] | ApiRequest[PeriodQuery, None]",
+) -> tuple[str, ...] | None:
     request.caller.require_any_tenant()
     parse_period(request.query.period)  # raises here, so that a refusal is not kept
-    return HistoryRead(period=request.query.period, queues=request.caller.queues)
+    return request.caller.queues
+
+
+async def _read_history(service: Service, period: str, queues: tuple[str, ...] | None) -> History:
+    history = await service.operator.history(period)
+    return history if queues is None else history.only(queues)

@@ -1,11 +1,11 @@
 """No hot statement scans or sorts the table, whatever is in it."""
 
+import asyncio
 import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -59,16 +59,23 @@ HOT = {
 }
 
 
-@pytest.fixture
-async def filled(store: SQLiteStore, path: Path) -> Iterator[sqlite3.Connection]:
-    """A table with a few thousand tasks in every state that matters."""
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    """A table with a few thousand tasks in every state that matters, for tests that only look at plans."""
+    path = tmp_path_factory.mktemp("filled") / "windlass.db"
+    asyncio.run(fill(SQLiteStore(path)))
+    with closing(connect(path)) as connection:
+        yield connection
+
+
+async def fill(store: SQLiteStore) -> None:
+    await store.open()
     await store.enqueue(some_tasks(2000))
     await store.enqueue(some_tasks(500, queue="other"))
     worker = await worker_on(store)
     claimed = await worker.claim(1000)
     await settle(store, *[complete(c) for c in claimed[:900]])
-    with closing(connect(path)) as connection:
-        yield connection
+    await store.close()
 
 
 def plan(connection: sqlite3.Connection, sql: str, parameters: object) -> list[str]:

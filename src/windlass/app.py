@@ -33,8 +33,9 @@ from ._policy.addresses import Network, parse_networks
 from ._policy.backoff import Backoff, Delay, checked_attempts
 from ._policy.input.fingerprint import declared_unique
 from ._policy.input.new_task import checked_expiry, checked_timeout
-from ._policy.input.options import checked_name, checked_names
+from ._policy.input.options import checked_name, checked_names, checked_sequence
 from ._policy.input.patterns import checked_patterns, patterns_of
+from ._policy.input.quote import quoted
 from ._policy.order.priority import parse_priority
 from ._store.outage import Outage
 from ._store.protocol import Store
@@ -97,6 +98,8 @@ class App(AppDeclarations):
         self.store = ObservedStore(self._store_of(store))
         self.store_name, self._store_given = store_name(store), store
         super().__init__(TaskTypes())
+        if retention is not None and not isinstance(retention, Retention):
+            raise InvalidOption(f"retention must be a Retention, got {quoted(retention)}")
         self.retention = retention
         self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
         self._secret = checked_names(secret, "secret")
@@ -222,7 +225,7 @@ class App(AppDeclarations):
 
     def add_redact(self, patterns: Iterable[str]) -> None:
         """Mask what these patterns match, too, in tasks of all types. Raises InvalidOption."""
-        added = checked_patterns(patterns, self.redact)
+        added = checked_patterns(checked_sequence(patterns, "redact", "patterns"), self.redact)
         self._secret = (*self._secret, *added)
         self.client.types.add_secret(added)
 

@@ -10,6 +10,20 @@ from windlass import App, InvalidOption
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"retention": "soon"}, "retention must be a Retention, got 'soon'"),
+        ({"secret": 5}, "secret must be a sequence of names, got 5"),
+        ({"redact": 5}, "redact must be a sequence of patterns, got 5"),
+        ({"allow_addresses": "10.0.0.0/8"}, r"for a single one pass \['10.0.0.0/8'\]"),
+    ],
+)
+def test_a_senseless_app_is_refused_where_it_is_written(options: Any, message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        App("memory://", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"fairness": "fair"}, "one of fifo, round_robin, random"),
         ({"weights": {"acme": 2}}, "weights need round_robin fairness"),
         ({"shares": {"low": 0}}, "1 to 99 percent"),

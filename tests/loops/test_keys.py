@@ -69,7 +69,7 @@ async def test_a_revoked_key_is_gone_and_the_others_stay(app: App) -> None:
         ({"label": "two\nlines"}, "label"),
         ({"label": 7}, "label"),
         ({"scopes": ()}, "at least one scope"),
-        ({"scopes": "read"}, "takes several"),
+        ({"scopes": "read"}, "for a single one pass"),
         (
             {"scopes": ("read", "root")},
             "no scope 'root'; the scopes are: enqueue, read, work",

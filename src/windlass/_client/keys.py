@@ -13,7 +13,7 @@ from .._model.key import ApiKey, Login, Scope
 from .._policy import api_key
 from .._policy.api_key import KeyRates
 from .._policy.input.keys import checked_key
-from .._policy.input.options import checked_name, parse_duration
+from .._policy.input.options import checked_name, checked_sequence, parse_duration
 from .._policy.input.quote import quoted
 from .._store.protocol import Store
 from ..errors import Conflict, DuplicateKey, IdempotencyConflict, InvalidOption, NotFound, Refused, StoreError
@@ -187,11 +187,9 @@ def _new_key(key_id: str | None) -> api_key.PresentedKey:
 
 
 def _scopes(scopes: Iterable[Scope | str]) -> tuple[Scope, ...]:
-    if isinstance(scopes, str):
-        raise InvalidOption(f"scopes takes several names; for one write ({quoted(scopes)},)")
     known = ", ".join(Scope)
     found = []
-    for one in scopes:
+    for one in checked_sequence(scopes, "scopes", "names"):
         try:
             found.append(Scope(one))
         except ValueError:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from .._handler.context import running, taken_secrets
+from .._policy.input.options import checked_sequence
 from .._policy.input.patterns import checked_patterns
 from .._policy.input.redact import MASK, longest_first, mask_of, scrub, secret_values
 
@@ -25,7 +26,7 @@ class SecretFilter(logging.Filter):
 
     def __init__(self, redact: Iterable[str] = ()) -> None:
         super().__init__()
-        self._patterns = secret_values({}, checked_patterns(redact))
+        self._patterns = secret_values({}, checked_patterns(checked_sequence(redact, "redact", "patterns")))
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass, without its secrets."""

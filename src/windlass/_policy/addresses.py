@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TypeAlias
 
 from ..errors import InvalidOption
+from .input.options import checked_sequence
 from .input.quote import quoted
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -40,9 +41,7 @@ def refused(addresses: Iterable[str], allowed: Sequence[Network] = ()) -> str | 
 
 def parse_networks(given: Iterable[str]) -> tuple[Network, ...]:
     """Parse addresses and networks such as 10.0.0.0/8. Raises InvalidOption."""
-    if isinstance(given, str):
-        raise InvalidOption(f"allow_addresses takes several networks; for one write [{quoted(given)}]")
-    return tuple(_network(text) for text in given)
+    return tuple(_network(text) for text in checked_sequence(given, "allow_addresses", "networks"))
 
 
 def _network(text: str) -> Network:

@@ -63,5 +63,5 @@ def test_what_is_no_network_is_refused(wrong: Any) -> None:
 
 
 def test_one_network_must_be_in_a_list() -> None:
-    with pytest.raises(InvalidOption, match=r"for one write \['10.0.0.0/8'\]"):
+    with pytest.raises(InvalidOption, match=r"for a single one pass \['10.0.0.0/8'\]"):
         parse_networks("10.0.0.0/8")

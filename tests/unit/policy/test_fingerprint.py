@@ -105,7 +105,7 @@ def test_options_override_what_the_type_declares(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unique": "user_id"}, r"for a single name pass \('user_id',\)"),
+        ({"unique": "user_id"}, r"for a single one pass \['user_id'\]"),
         ({"unique": ()}, "names of payload fields, got"),
         ({"unique": 1}, "names of payload fields, got 1"),
         ({"unique": [1]}, "unique must be names, got 1"),

@@ -2,7 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -208,9 +208,14 @@ def test_several_names_come_as_a_tuple() -> None:
 
 def test_one_text_is_not_read_as_its_letters() -> None:
     with pytest.raises(
-        InvalidOption, match=r"secret must be a sequence of names; for a single name pass \('card',\)"
+        InvalidOption, match=r"secret must be a sequence of names; for a single one pass \['card'\]"
     ):
         checked_names("card", "secret")
+
+
+def test_a_number_is_no_sequence_of_names() -> None:
+    with pytest.raises(InvalidOption, match="secret must be a sequence of names, got 5"):
+        checked_names(cast("Any", 5), "secret")
 
 
 @pytest.mark.parametrize("wrong", [[1], [""], [None]])

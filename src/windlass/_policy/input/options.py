@@ -11,6 +11,7 @@ from ...errors import InvalidOption
 from .quote import quoted
 
 E = TypeVar("E", bound=StrEnum)
+V = TypeVar("V")
 
 _MAX_TEXT = 100
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -94,11 +95,18 @@ def checked_text(value: str, what: str, longest: int) -> str:
     return value
 
 
-def checked_names(value: Iterable[str], what: str) -> tuple[str, ...]:
-    """Check a sequence of names. A single string is refused: it would be read as its letters."""
+def checked_sequence(value: Iterable[V], what: str, kind: str) -> tuple[V, ...]:
+    """Check that a value is a sequence. A single string is refused: it would be read as its letters."""
     if isinstance(value, str):
-        raise InvalidOption(f"{what} must be a sequence of names; for a single name pass ({quoted(value)},)")
-    found = tuple(value)
+        raise InvalidOption(f"{what} must be a sequence of {kind}; for a single one pass [{quoted(value)}]")
+    if not isinstance(value, Iterable):
+        raise InvalidOption(f"{what} must be a sequence of {kind}, got {quoted(value)}")
+    return tuple(value)
+
+
+def checked_names(value: Iterable[str], what: str) -> tuple[str, ...]:
+    """Check a sequence of names."""
+    found = checked_sequence(value, what, "names")
     for one in found:
         if not isinstance(one, str) or not one:
             raise InvalidOption(f"{what} must be names, got {quoted(one)}")

@@ -29,8 +29,6 @@ def checked_patterns(patterns: Iterable[str], others: tuple[str, ...] = ()) -> t
 
     Raises InvalidOption.
     """
-    if isinstance(patterns, str):
-        raise InvalidOption(f"redact must be a sequence of patterns; for a single one pass [{patterns!r}]")
     found = tuple(patterns)
     all_of_them = {*others, *found}
     if len(all_of_them) > MAX_PATTERNS:

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
+from tests.loops.workers import eventually
 from tests.stores.schemas import Schemas
 from windlass._model.limit import Limit, Usage
 from windlass._model.queue import Fairness, QueueSettings, Retention
@@ -257,6 +258,30 @@ async def test_many_claimers_get_every_task_exactly_once(store: PostgresStore) -
         await handle.close()
 
     assert sorted(one for some in claimed for one in some) == sorted(task.id for task in batch)
+
+
+async def test_claims_that_meet_known_and_new_keys_do_not_deadlock(store: PostgresStore) -> None:
+    await store.put(Limit(name="each", by="tenant", running=400))
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    backends = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    before, others = await ask(store, deadlocks), await ask(store, backends)
+    handles = [store.another() for _ in range(3)]
+    workers = [await worker_on(handle) for handle in handles for _ in range(4)]
+    left = 0
+    for number in range(1, 13):  # each round has new keys between the known ones
+        keys = [(key * number) % 37 for key in range(number, 4 * number)]
+        left += len(await store.enqueue([a_task(queue="q", tenant=f"t{key:02}") for key in keys * 4]))
+        left -= sum(map(len, await asyncio.gather(*(claimed_by(worker, 7) for worker in workers))))
+    for handle in handles:
+        await handle.close()
+
+    assert left == 0
+
+    async def has_ended() -> bool:
+        return await ask(store, backends) <= others
+
+    await eventually(has_ended)  # a connection reports its deadlocks when it ends
+    assert await ask(store, deadlocks) == before
 
 
 @pytest.mark.parametrize("change", ["fairness", "limit", "limit on all"])

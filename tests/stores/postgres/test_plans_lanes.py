@@ -170,6 +170,8 @@ IN_LANES = (
         "lanes": Statement(text("lanes"), "task_lane"),
         "lane_keys": Statement(text("lane_keys"), "task_lane"),
         "lane_heads": Statement(text("lane_heads"), "task_lane"),
+        "lock_new_buckets": Statement(text("lock_new_buckets"), ""),
+        "try_lock_new_buckets": Statement(text("try_lock_new_buckets"), ""),
         "insert_buckets": Statement(text("insert_buckets"), ""),
         "lock_buckets": Statement(text("lock_buckets"), "bucket_pkey"),
         "try_lock_buckets": Statement(text("try_lock_buckets"), "bucket_pkey"),

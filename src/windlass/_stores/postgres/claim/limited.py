@@ -19,7 +19,7 @@ from ...rules import claim_planner as plan
 from ...rules.claim_planner import ClaimPlanner, ClaimRules, Head, Picked
 from ..queue_layout import Environment, read_limit, read_settings
 from ..rows import Row, columns_of, read_leased
-from ..script import Query, Script, answered, fetch, pairs
+from ..script import Query, Script, answered, fetch, pairs, value
 from ..settle import Grant
 from ..statements import statement
 from .relayout import place_in_lanes
@@ -130,17 +130,15 @@ class Requests:
         seen = yield from fetch("permit_usage", [permit.key for permit in request.permits], self._clock)
         uses = {key: PermitUsage(running, tokens, at, now) for key, running, tokens, at, now in seen}
         keys = [permit.key for permit in request.permits if needs_lock(permit, uses[permit.key])]
-        locked = yield from self._lock(keys, wait=request.wait)
+        new = [key for key in keys if uses[key].at is None]
+        locked = (yield from self._lock(keys, new, "" if request.wait else "try_")) if keys else {}
         return {key: use for key, use in uses.items() if key not in keys} | locked
 
-    def _lock(self, keys: list[str], *, wait: bool) -> Script[dict[str, PermitUsage]]:
-        if not keys:
-            return {}
-        name = "lock_buckets" if wait else "try_lock_buckets"
-        rows = yield from fetch(name, keys)
-        if len(rows) < len(keys):
-            yield from fetch("insert_buckets", keys, self._now)
-            rows = yield from fetch(name, keys)
+    def _lock(self, keys: list[str], new: list[str], how: str) -> Script[dict[str, PermitUsage]]:
+        """Lock and count the buckets of these keys, those that are new included."""
+        if new and (yield from value(f"{how}lock_new_buckets")):
+            yield from fetch("insert_buckets", new, self._now)
+        rows = yield from fetch(f"{how}lock_buckets", keys)
         self.locked.update(row[0] for row in rows)
         held = yield from fetch("count_permits", [row[0] for row in rows], self._clock)
         running = {key: (number, now) for key, number, now in held}

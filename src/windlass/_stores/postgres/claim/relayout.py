@@ -184,6 +184,7 @@ def count_running(now: datetime) -> Script[None]:
     ]
     if held:
         keys = sorted({key for key, _, _ in held})
+        yield from fetch("lock_new_buckets")
         yield from fetch("insert_buckets", keys, now)
         yield from fetch("lock_buckets", keys)
         yield from fetch("insert_permits", *columns_of(sorted(held), 3))

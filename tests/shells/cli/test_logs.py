@@ -37,7 +37,7 @@ def pay(n: int = 0, password: str = "hunter-7") -> None:
 @app.task(name="shop.convert", process=True)
 def convert(n: int) -> None:
     log.info("converting %d", n)
-    print("printed", n)
+    print(f"printed {{n}}\\n", end="")  # in one write, so that no line gets between
 """
 BASIC = 'logging.basicConfig(level="INFO", format="MINE %(levelname)s %(name)s %(message)s")'
 DICT = """

@@ -76,6 +76,7 @@ def shop(postgres_newest: Postgres) -> Iterator[Shop]:
     shop = Shop(postgres_newest.new_database(f"orders_{uuid4().hex}"))
     yield shop
     shop.engine.dispose()
+    asyncio.run(shop.app.close())
 
 
 def fastapi_async(shop: Shop) -> Any:

@@ -114,8 +114,12 @@ class Handle(Documented, Generic[R]):
         pause = _FIRST_POLL
         while (task := await self.task()).state not in ENDED:
             if deadline is not None and loop.time() >= deadline:
+                what_to_do = (
+                    f"; check that a worker serves queue {task.queue!r}" if task.state is State.READY else ""
+                )
                 raise NotFinished(
                     f"task {self.id} is still {task.state} after {limit:g} s; the timeout does not cancel it"
+                    f"{what_to_do}"
                 )
             left = pause if deadline is None else min(pause, deadline - loop.time())
             await asyncio.sleep(max(left, 0))

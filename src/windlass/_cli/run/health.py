@@ -170,7 +170,10 @@ def serve_pages(what: str, address: tuple[str, int], pages: Mapping[str, Page]) 
     try:
         server = Server((host, port), Handler)
     except OSError as error:
-        raise Refused(f"cannot serve {what} on {host}:{port}: {error.strerror or error}") from None
+        why = error.strerror or error
+        raise Refused(
+            f"cannot serve {what} on {host}:{port}: {why}; choose another address or port"
+        ) from None
     threading.Thread(target=server.serve_forever, name="windlass-health", daemon=True).start()
     return f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}"
 

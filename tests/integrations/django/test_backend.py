@@ -30,11 +30,13 @@ from tests.integrations.django.framework_tasks import (
 from tests.integrations.django.test_worker import drain
 from tests.loops.workers import eventually
 from windlass import By, WorkerSettings
+from windlass._model.task import Error
 from windlass.integrations.django import app
 from windlass.integrations.django.backend import WindlassBackend
 from windlass.integrations.django.task_results import (
     TaskResultDoesNotExist,
     TaskResultStatus,
+    _task_error,
     task_enqueued,
     task_finished,
     task_started,
@@ -140,6 +142,19 @@ def test_a_result_that_is_not_json_says_so() -> None:
     assert ran == ["object"]
     assert result.errors[0].exception_class is TypeError
     assert "the handler ran, but its result is not JSON" in result.errors[0].traceback
+
+
+@pytest.mark.parametrize(
+    ("ours", "shown"),
+    [
+        ("TimedOut", TimeoutError),
+        ("WorkerLost", RuntimeError),
+        ("ProcessDied", RuntimeError),
+        ("ValueError", ValueError),
+    ],
+)
+def test_an_error_without_a_class_has_one_for_django(ours: str, shown: type[Exception]) -> None:
+    assert _task_error(Error(type=ours, message="why")).exception_class is shown
 
 
 def test_a_receiver_that_fails_does_not_change_the_end(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,5 +1,6 @@
 """Results of Django's Tasks framework, made from tasks of windlass and their attempts."""
 
+import builtins
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -58,6 +59,10 @@ class ResultNotJson(Fatal, TypeError):
 
 _OF_DJANGO = {f"{ResultNotJson.__module__}.{ResultNotJson.__qualname__}": "builtins.TypeError"}
 """Errors of ours that the framework has another class for."""
+
+_OF_WINDLASS = {"TimedOut": "builtins.TimeoutError"}
+_OTHER = "builtins.RuntimeError"
+"""What the framework is told if a worker died, a process was killed, or a task was cancelled or expired."""
 
 
 def new_result(task: Any, task_id: str, args: Any, kwargs: Any, alias: str) -> Any:
@@ -144,11 +149,17 @@ def _task_of(stored: Task, payload: dict[str, Any]) -> Any:
 
 
 def _task_error(error: Error) -> Any:
-    path = error.type if "." in error.type else f"builtins.{error.type}"
     return TaskError(
-        exception_class_path=_OF_DJANGO.get(path, path),
+        exception_class_path=_class_path(error.type),
         traceback=error.traceback or f"{error.type}: {error.message}\n",
     )
+
+
+def _class_path(error_type: str) -> str:
+    """Return where the class of an error can be imported from, as Django does it; some of ours have none."""
+    if "." in error_type:
+        return _OF_DJANGO.get(error_type, error_type)
+    return f"builtins.{error_type}" if hasattr(builtins, error_type) else _OF_WINDLASS.get(error_type, _OTHER)
 
 
 def _enqueued_at(task_id: str) -> datetime:

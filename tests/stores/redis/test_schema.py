@@ -1,18 +1,20 @@
 """The number of a store's schema: written when the store is created, checked before it is used."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from tests.servers.redis import Redis
 from tests.stores.redis.conftest import Peek
 from windlass._model.filter import Filter
+from windlass._model.limit import Limit
 from windlass._store.protocol import Severity
 from windlass._stores.redis import RedisStore
 from windlass._stores.redis.schema import SCHEMA
 from windlass.errors import NotSupported, SchemaMismatch
 from windlass.testing.clock import ManualClock
-from windlass.testing.conformance.steps import a_task
+from windlass.testing.conformance.steps import a_task, worker_on
 
 Use = Callable[[RedisStore], Awaitable[object]]
 USES: dict[str, Use] = {
@@ -29,6 +31,31 @@ async def test_a_new_store_is_numbered(store: RedisStore, peek: Peek) -> None:
     assert await store.migrations() == ()
     with pytest.raises(NotSupported, match="no schema"):
         await store.migrate()
+
+
+async def test_programs_that_start_at_once_on_a_new_store_agree(
+    store: RedisStore, peek: Peek, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program creates the store, a limit and a task, right after this one has found it empty."""
+    for name in ("meta", "ids"):
+        peek("DEL", f"{{{store.address.name}}}:{name}")
+    slow, quick = store.another(), store.another()
+    read = slow._database.client.call_all
+
+    async def read_then_pause(commands: Any) -> Any:
+        monkeypatch.undo()
+        found = await read(commands)
+        await quick.put(Limit(name="one", running=1))
+        await quick.enqueue([a_task(), a_task()])
+        return found
+
+    monkeypatch.setattr(slow._database.client, "call_all", read_then_pause)
+    worker = await worker_on(slow)
+    claimed = await worker.claim(2)
+    for one in (slow, quick):
+        await one.close()
+
+    assert len(claimed) == 1
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)

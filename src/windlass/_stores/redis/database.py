@@ -81,9 +81,9 @@ class Database:
                 ("SMEMBERS", keys.relayout),
             ]
         )
+        schema.require(number or await schema.create(self.client, keys), self.address.display)
         if number is None:
-            version, number = await schema.create(self.client, keys)
-        schema.require(number, self.address.display)
+            return await self.read_rules()  # What was read above may be older than the rules' version.
         settings = {one.name: one for one in readable(_read_settings, queues)}
         found = sorted(readable(_read_limit, limits), key=lambda limit: limit.name)
         rules = QueueRules(settings, found, frozenset(one.decode() for one in relayouts))

@@ -18,18 +18,23 @@ UNNUMBERED = 1
 _FIRST_RULES = 1  # their version, so that a commit is refused after the store was deleted
 
 
-async def create(client: Client, keys: Keys) -> tuple[bytes, bytes]:
-    """Number a store that has no tasks; return the version of its rules, and the number of its schema."""
-    if await client.call("EXISTS", keys.ids):
-        return b"", str(UNNUMBERED).encode()
-    *_, (rules, number) = await client.call_all(
+async def create(client: Client, keys: Keys) -> int:
+    """Number a store that has no tasks; return the number of its schema.
+
+    Another program of this version may do the same now: it numbers the store before it stores tasks, so tasks
+    are looked for before the number.
+    """
+    has_tasks, number = await client.call_all([("EXISTS", keys.ids), ("HGET", keys.meta, "schema")])
+    if has_tasks and number is None:
+        return UNNUMBERED
+    *_, number = await client.call_all(
         [
             ("HSETNX", keys.meta, "rules", _FIRST_RULES),
             ("HSETNX", keys.meta, "schema", SCHEMA),
-            ("HMGET", keys.meta, "rules", "schema"),
+            ("HGET", keys.meta, "schema"),
         ]
     )
-    return rules, number
+    return int(number)
 
 
 def require(number: bytes | int, where: str) -> None:

@@ -252,7 +252,11 @@ class App(AppDeclarations):
 
     async def __aenter__(self) -> Self:
         """Open it for a block, such as the lifespan of a web application; raises StoreUnavailable."""
-        await self.open()
+        try:
+            await self.open()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

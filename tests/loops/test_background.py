@@ -39,6 +39,45 @@ async def test_it_runs_tasks_until_the_block_ends_and_lets_them_finish(app: App)
     await assert_nothing_held(app)
 
 
+async def test_leaving_after_a_stop_lets_running_tasks_finish(app: App) -> None:
+    started, leaving = asyncio.Event(), asyncio.Event()
+
+    @app.task(name="slow")
+    async def slow() -> str:
+        started.set()
+        await leaving.wait()
+        return "finished"
+
+    async with app.worker(settings(slots=1)) as worker:
+        handle = await slow.aenqueue()
+        await asyncio.wait_for(started.wait(), SOON)
+        worker.stop()
+        asyncio.get_running_loop().call_later(0.05, leaving.set)
+
+    assert await handle.result() == "finished"
+
+
+async def test_an_app_whose_opening_fails_is_closed(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/a.db")
+    app.queue("q")
+    closed: list[bool] = []
+
+    async def fail(*_: object) -> None:
+        raise ConnectionError("gone")
+
+    async def close() -> None:
+        closed.append(True)
+        await closing()
+
+    closing, app.store.close = app.store.close, close  # type: ignore[method-assign]
+    app.publish = fail  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        async with app:
+            pass
+
+    assert closed
+
+
 async def test_it_is_ready_when_the_block_begins_and_has_left_its_lifespan_after_it(app: App) -> None:
     seen: list[str] = []
 

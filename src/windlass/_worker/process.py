@@ -66,6 +66,10 @@ class Background(ABC):
 
     name: str
 
+    @property
+    @abstractmethod
+    def is_stopping(self) -> bool: ...
+
     @abstractmethod
     def stop(self, *, at_once: bool = False) -> None: ...
 
@@ -98,7 +102,8 @@ class Background(ABC):
 
     async def _stopped(self, *, at_once: bool) -> None:
         """Stop, and wait until all is settled; if that wait is cancelled, stop running tasks at once."""
-        self.stop(at_once=at_once)
+        if at_once or not self.is_stopping:  # a second call would stop running tasks at once
+            self.stop(at_once=at_once)
         try:
             await asyncio.wait([self._run])
         except asyncio.CancelledError:

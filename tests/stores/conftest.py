@@ -11,6 +11,9 @@ import pytest
 
 from tests.examples import FULL, sample
 from tests.servers.api import ApiServer
+from tests.servers.nats import Nats
+from tests.servers.nats_cluster import NatsCluster
+from tests.servers.owners import Owners
 from tests.servers.redis import Redis
 from tests.servers.redis_cluster import Cluster
 from tests.stores.schemas import Schemas
@@ -19,6 +22,7 @@ from windlass._encryption.encrypted_store import EncryptedStore
 from windlass._encryption.keys import Keyring
 from windlass._store.protocol import Store
 from windlass._stores.http import HttpStore
+from windlass._stores.jetstream import JetStreamStore
 from windlass._stores.memory import MemoryStore
 from windlass._stores.redis import RedisStore
 from windlass._stores.sqlite import SQLiteStore
@@ -43,24 +47,27 @@ ENCRYPTED = {"encrypted memory": "memory", "encrypted sqlite": "sqlite", "encryp
 KEYRING = Keyring([("k1", b"1" * 32)])
 SERVERS = {"postgres 15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
 REDIS = {"valkey": "valkey", "redis 7": "redis7", "valkey cluster": "valkey_cluster"}
+JETSTREAM = {"jetstream": "nats", "jetstream cluster": "nats_cluster"}
 SERVED = {
     "http to memory": "memory",
     "http to sqlite": "sqlite",
     "http to postgres": "postgres",
     "http to valkey": "valkey",
+    "http to jetstream": "jetstream",
 }
 
 
-DEFAULT = ("memory", "sqlite", "postgres", "valkey", "http to memory", "encrypted memory")
+DEFAULT = ("memory", "sqlite", "postgres", "valkey", "jetstream", "http to memory", "encrypted memory")
 # HTTP has no rules of its own, and neither a pooler nor an older server changes any: in full runs only.
 REST = (
     *("without faults", "postgres 15", "pgbouncer", "http to sqlite", "http to postgres"),
     *("redis 7", "valkey cluster", "http to valkey"),
     *("encrypted sqlite", "encrypted postgres"),
+    *("jetstream cluster", "http to jetstream"),
 )
 
 # These keep every promise in one form out of four, each in another; the quick stores keep it in all forms.
-SAMPLED = ("postgres", "valkey", "http to memory", "encrypted memory")
+SAMPLED = ("postgres", "valkey", "jetstream", "http to memory", "encrypted memory")
 FORMS = 4
 
 
@@ -107,9 +114,30 @@ def _making(name: str, request: pytest.FixtureRequest) -> Iterator[Factory]:
         server: Redis | Cluster = request.getfixturevalue(REDIS[name])
         yield lambda _, clock: RedisStore.from_url(server.new_url(), clock=clock)
         return
+    if name in JETSTREAM:
+        yield from _owned(request.getfixturevalue(JETSTREAM[name]), request.getfixturevalue("owners"))
+        return
     schemas: Schemas = request.getfixturevalue(SERVERS[name])
     with schemas.lent() as fresh:
         yield lambda _, clock: fresh(clock)
+
+
+def _owned(server: Nats | NatsCluster, owners: Owners) -> Iterator[Factory]:
+    def make(folder: Path, clock: Clock) -> Store:
+        url = server.new_url()
+        owners.start(url, folder, clock=clock)
+        return JetStreamStore.from_url(url)
+
+    try:
+        yield make
+    finally:
+        owners.clear()
+
+
+@pytest.fixture(scope="session")
+def owners() -> Iterator[Owners]:
+    with Owners() as owners:
+        yield owners
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,10 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
                 from .redis import RedisStore
 
             return RedisStore.from_url(url, clock=clock)
+        case "nats" | "nats+tls":
+            with _needing("nats", "on NATS needs nats-py", "nats"):
+                from .jetstream import JetStreamStore
+            return JetStreamStore.from_url(url, clock=clock)
         case "http" | "https":
             with _needing("httpx2", "over HTTP needs httpx2", "remote"):
                 from .http import HttpStore
@@ -59,7 +63,7 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
             raise InvalidOption(
                 f"there is no store for the URL {store_name(url)!r}; use postgresql://user@host/database, "
                 f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
-                f"redis://host:6379/0, https://… (a windlass serve) or memory://"
+                f"redis://host:6379/0, nats://host:4222/name, https://… (a windlass serve) or memory://"
             )
 
 

@@ -13,6 +13,7 @@ import httpx2
 import msgspec
 
 from ... import errors
+from ..._store.failures import error_of
 from ..._store.json_codec import Decoder, encode
 from ..._store.messages import REQUESTS, Request
 from ..._store.protocol import Wake
@@ -25,11 +26,6 @@ CLOSE_SECONDS = 2.0
 SILENCE_SECONDS = 25.0
 """A server that streams hints sends something more often than this."""
 
-_KINDS: dict[str, type[errors.WindlassError]] = {
-    kind.code: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, errors.WindlassError)
-}
 _FORBIDDEN, _INVALID = 403, 422
 _NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _UNNAMED_TRANSIENT = (429, 500, 502, 503, 504)
@@ -145,12 +141,8 @@ class StoreClient:
             return failed(f"{self.url} answered {status} without a windlass problem document{hint}")
         if status == httpx2.codes.UNAUTHORIZED:
             return errors.StoreError(f"{self.url} {self._unauthorized()}")
-        kind = _KINDS.get(code)
-        if kind is None:
-            return failed(f"{self.url}: {detail}")
-        if issubclass(kind, errors.DuplicateTask | errors.DuplicateKey | errors.IdempotencyConflict):
-            return kind(detail, standing=str(problem.get("standing", "")))
-        return kind(detail)
+        named = error_of(code, detail, str(problem.get("standing", "")))
+        return failed(f"{self.url}: {detail}") if named is None else named
 
     def _unauthorized(self) -> str:
         """Return why the server rejected the key, and what to do."""

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...errors import StoreUnavailable, UsageError
+from .connection.commits import GAP_SHARE, MAX_GAP_SECONDS
 from .connection.errors import translated_errors
 from .connection.file_lock import FileLock
 from .connection.open import connect_as, never_close
-from .connection.threads import DEADLINE_SECONDS, GAP_SHARE, MAX_GAP_SECONDS, uncancellable
+from .connection.threads import DEADLINE_SECONDS, uncancellable
 from .transaction import Wakes, begin
 
 MAX_OPEN_SECONDS = 5.0

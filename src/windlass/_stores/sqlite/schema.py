@@ -67,10 +67,11 @@ def on_file(path: Path, work: Callable[[File], A]) -> A:
         file.lock.close()
 
 
-def ensure(file: File) -> None:
+def ensure(file: File, *, migrate_old: bool = False) -> None:
     """Create the schema if there is none; raise SchemaMismatch if it is another version's.
 
-    An old schema is not migrated on open: other processes may still run the old code, so an operator decides.
+    An old schema is not migrated on open, unless the caller is the only one that uses the file: other
+    processes may still run the old code, so an operator decides.
     """
     if number(file.connection) == 0:
         # All steps in one transaction: after a power failure half of them would pass for an old schema.
@@ -78,6 +79,8 @@ def ensure(file: File) -> None:
             if number(file.connection) == 0:
                 while _advance(file.connection, None) is not None:
                     continue
+    elif migrate_old and number(file.connection) < len(steps()):
+        migrate(file, None)
     require_current(steps(), number(file.connection), str(file.path))
 
 

@@ -41,6 +41,7 @@ from ..rules.audit import is_about_tasks, logged
 from . import checks, leases, rule_player, schema, upkeep
 from .claim import relayout
 from .claim.queries import LaneRotation
+from .connection.commits import Commits, FileCommits
 from .connection.threads import DEADLINE_SECONDS, ReaderThread, StoreThread, WriterThread, closed
 from .join import join
 from .notify import WakeHub
@@ -126,8 +127,12 @@ class SQLiteStore:
         with self._lock:
             self._check_open()
             if self._writer_thread is None or self._writer_thread.is_closed:
-                self._writer_thread = WriterThread(self.path, self.clock, self._wake_hub.notify)
+                self._writer_thread = WriterThread(self.path, self.clock, self._make_commits())
             return self._writer_thread
+
+    def _make_commits(self) -> Commits:
+        """Return where the commits of a writer thread go."""
+        return FileCommits(self._wake_hub.notify)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -141,7 +146,7 @@ class SQLiteStore:
             self._check_open()
             reader = self._reader_threads.get(name)
             if reader is None or reader.is_closed:
-                reader = self._reader_threads[name] = ReaderThread(self.path, name)
+                reader = self._reader_threads[name] = ReaderThread(self.path, name, writer.connect)
             return reader
 
     def _threads(self) -> list[StoreThread[Transaction] | StoreThread[Reader]]:
@@ -156,8 +161,8 @@ class SQLiteStore:
         while await self._write(step):
             continue
 
-    async def _read(self, work: Callable[[Reader], A]) -> A:
-        return await (await self._reader("read")).submit(work)
+    async def _read(self, work: Callable[[Reader], A], thread: str = "read") -> A:
+        return await (await self._reader(thread)).submit(work)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: drop the parent's threads and connections without closing them."""
@@ -233,7 +238,7 @@ class SQLiteStore:
 
     async def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> Sequence[Count]:
         """Count the matches; inexact where too many tasks would have to be read at once."""
-        return await (await self._reader("count")).submit(lambda reader: reader.count(where, by, sized=sized))
+        return await self._read(lambda reader: reader.count(where, by, sized=sized), thread="count")
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         return await self._read(lambda reader: tuple(reader.attempts(task_id)))

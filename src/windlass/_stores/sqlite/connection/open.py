@@ -44,8 +44,7 @@ def connect_as(factory: type[C], path: Path) -> C:
         connection.execute("PRAGMA synchronous=EXTRA")  # Syncs the directory after the commit, too.
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIBIBYTES}")
         connection.execute("PRAGMA temp_store=MEMORY")
-        connection.create_function("windlass_mentions", 3, mentions, deterministic=True)
-        connection.create_function("windlass_steps", 1, steps_in, deterministic=True)
+        add_functions(connection)
     except sqlite3.Error as error:
         sqlite3.Connection.close(connection)  # a subclass may refuse
         is_unopened = (getattr(error, "sqlite_errorname", None) or "").startswith("SQLITE_CANTOPEN")
@@ -54,6 +53,12 @@ def connect_as(factory: type[C], path: Path) -> C:
         sqlite3.Connection.close(connection)
         raise
     return connection
+
+
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Add the functions that our statements use."""
+    connection.create_function("windlass_mentions", 3, mentions, deterministic=True)
+    connection.create_function("windlass_steps", 1, steps_in, deterministic=True)
 
 
 def _create_private(path: Path) -> None:

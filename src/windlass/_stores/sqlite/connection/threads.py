@@ -5,7 +5,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections import defaultdict
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -13,16 +13,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from msgspec import Struct
-
 from ...._clock import Clock
 from ....errors import StoreError, StoreUnavailable
-from .. import schema
 from ..read.find import Reader
-from ..transaction import Transaction, Wakes, begin
-from .errors import translated, translated_errors
-from .file_lock import FileLock
-from .open import connect, never_close
+from ..transaction import Transaction
+from .commits import Commits, Group, Request, deliver
+from .errors import translated
+from .open import never_close
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -36,32 +33,15 @@ MAX_GROUP = 1000
 MAX_GROUP_SECONDS = 0.02
 """A group takes no further requests after this time, which bounds the wait for its commit."""
 
-GAP_SHARE = 0.25
-MIN_GAP_SECONDS = 0.0001
-MAX_GAP_SECONDS = 0.05
-"""On average the file is left unlocked for this share of the time it was locked. Programs that do not use our
-file lock only poll SQLite's; without a gap they would never get in. Idle time counts as gap, so that usually
-little is left to sleep."""
 
-
-class Request(Struct, eq=False):
-    """Work for a thread, and the event loop that awaits its result."""
-
-    work: Callable[[Any], Any]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
-    result: Any = None
-    error: BaseException | None = None
-    wakes: Wakes | None = None
-
-
-class StoreThread(Generic[P]):
+class StoreThread(ABC, Generic[P]):
     """A thread with a connection of its own that serves requests in order, from any thread and event loop.
 
     It starts at once and connects; `ready` is done when it has, or has the error.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, connect: Callable[[Path], sqlite3.Connection]) -> None:
+        self.connect = connect
         self.ready: Future[None] = uncancellable()
         self.path = path
         self._requests: SimpleQueue[Request | None] = SimpleQueue()
@@ -111,7 +91,7 @@ class StoreThread(Generic[P]):
 
     def _run(self) -> None:
         try:
-            self._connection = connect(self.path)
+            self._connection = self.connect(self.path)
             self._open()
         except BaseException as error:  # noqa: BLE001 - raised to the caller that opens the store
             self._fail_pending(error)  # first: who opens the store again after the error needs a new thread
@@ -150,14 +130,16 @@ class StoreThread(Generic[P]):
             one.error = error
         deliver(failed)
 
+    @abstractmethod
     def _open(self) -> None:
-        raise NotImplementedError
+        """Prepare the new connection."""
 
     def _close_connection(self) -> None:
         self._connection.close()
 
+    @abstractmethod
     def _serve(self, request: Request) -> None:
-        raise NotImplementedError
+        """Carry out a request."""
 
 
 def closed(path: Path) -> StoreError:
@@ -170,28 +152,6 @@ def uncancellable() -> "Future[Any]":
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
-
-
-def deliver(requests: list[Request]) -> None:
-    """Resolve the futures of these requests, with one call per event loop; closed loops are skipped."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Request]] = defaultdict(list)
-    for request in requests:
-        by_loop[request.loop].append(request)
-    for loop, served in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_resolve, served)
-        except RuntimeError:
-            continue
-
-
-def _resolve(requests: list[Request]) -> None:
-    for request in requests:
-        if request.future.done():
-            continue
-        if request.error is None:
-            request.future.set_result(request.result)
-        else:
-            request.future.set_exception(request.error)
 
 
 class ReaderThread(StoreThread[Reader]):
@@ -211,72 +171,42 @@ class ReaderThread(StoreThread[Reader]):
 
 
 class WriterThread(StoreThread[Transaction]):
-    """Serves writes in groups: one transaction and one sync for all requests that arrived meanwhile."""
+    """Serves writes in groups: one transaction and one commit for all requests that arrived meanwhile."""
 
-    def __init__(self, path: Path, clock: Clock, wake: Callable[[Wakes], None]) -> None:
+    def __init__(self, path: Path, clock: Clock, commits: Commits) -> None:
         self._clock = clock
-        self._wake = wake
-        self._wake_failed = False
-        self._unlocked_at = self._gap_owed = 0.0
-        self._file_lock = FileLock()
-        super().__init__(path, "write")
+        self._commits = commits
+        super().__init__(path, "write", commits.connect)
 
     def _open(self) -> None:
         try:
-            with translated_errors(self.path):
-                self._file_lock.open_beside(self.path)
-                schema.ensure(schema.File(self.path, self._connection, self._file_lock))
+            self._commits.open(self.path, self._connection)
         except BaseException:
             self._close_connection()
             raise
 
     def _close_connection(self) -> None:
         super()._close_connection()
-        self._file_lock.close()
+        self._commits.close()
 
     def abandon_after_fork(self) -> None:
         """In a forked child: close the lock files, and leave the connection to the parent."""
-        self._file_lock.close()
+        self._commits.close()
         super().abandon_after_fork()
 
     # -- groups --------------------------------------------------------------------------------------
 
     def _serve(self, request: Request) -> None:
-        group: list[Request] = []
-        wakes = Wakes()
-        committed = False
+        group = Group()
         try:
-            with self._file_lock:
-                self._leave_gap()
+            with self._commits.turn():
                 began = time.perf_counter()
-                begin(self._connection, self.path)
-                self._serve_group(request, group, began)
-                if self._connection.in_transaction:  # Not if a single request failed and was rolled back.
-                    self._connection.execute("COMMIT")
-                self._unlocked_at = time.perf_counter()
-                self._gap_owed += GAP_SHARE * (self._unlocked_at - began)
-                for done in group:
-                    if done.wakes is not None:
-                        wakes.merge(done.wakes)
-                committed = True
-                deliver(group)
-                if self._file_lock.has_waiters():
-                    self._leave_gap()
+                self._commits.begin(self.path, self._connection)
+                self._serve_group(request, group.requests, began)
+                self._commits.commit(self._connection, group)
         except BaseException as error:  # noqa: BLE001 - passed on to the callers
-            if not committed:  # A failure after the commit is left to the next request.
-                self._fail(group or [request], error)
-        if wakes:
-            self._notify(wakes)
-
-    def _notify(self, wakes: Wakes) -> None:
-        try:
-            self._wake(wakes)
-        except Exception:  # Only a hint: listeners also poll.
-            if not self._wake_failed:
-                logger.warning(
-                    "cannot notify the listeners on %s; they poll instead", self.path, exc_info=True
-                )
-            self._wake_failed = True
+            if not group.is_committed:  # A failure after the commit is left to the next request.
+                self._fail(group.requests or [request], error)
 
     def _serve_group(self, request: Request, group: list[Request], began: float) -> None:
         """Run the request and those that wait behind it."""
@@ -314,19 +244,6 @@ class WriterThread(StoreThread[Transaction]):
             if not self._connection.in_transaction:
                 raise  # SQLite has rolled back the whole group, e.g. on a full disk.
             self._connection.execute(undo)
-
-    def _leave_gap(self) -> None:
-        """Sleep until the file has been unlocked for its share of the time; see GAP_SHARE.
-
-        Within the file lock, so that the gap is left to programs that do not use it.
-        """
-        now = time.perf_counter()
-        owed = self._gap_owed - (now - self._unlocked_at)
-        self._gap_owed = min(max(owed, -MAX_GAP_SECONDS), MAX_GAP_SECONDS)
-        self._unlocked_at = now
-        if self._gap_owed > MIN_GAP_SECONDS:
-            time.sleep(self._gap_owed)
-            self._gap_owed = 0.0
 
     def _fail(self, group: list[Request], error: BaseException) -> None:
         if self._connection.in_transaction:

@@ -1,0 +1,181 @@
+"""What the servers promise, and whether they are fit for a store."""
+
+import asyncio
+import json
+from contextlib import suppress
+from urllib.request import ProxyHandler, build_opener
+
+import nats.js.errors
+from msgspec import Struct
+from nats.aio.client import Client
+from nats.js.api import StorageType, StreamConfig
+
+from ..._store.protocol import Durability, Finding, Promise
+from ...errors import StoreError, StoreUnavailable
+from .. import findings
+from .address import Address
+from .stream import TRANSIENT
+
+OLDEST = (2, 14, 4)
+_LEAST_PAYLOAD = 1 << 20
+_TRIES = 60
+_PAUSE = 0.5
+_MONITOR_SECONDS = 2.0
+_open = build_opener(ProxyHandler({})).open  # A proxy of the environment is for other hosts.
+
+
+class Servers(Struct, frozen=True, kw_only=True):
+    """The settings of servers and streams, as far as a store depends on them."""
+
+    version: tuple[int, ...]
+    replicas: int
+    max_payload: int
+    synced: bool | None  # whether every server syncs before it acknowledges; None: they do not show it
+    unseen: str = ""  # why not
+
+    @property
+    def promise(self) -> Promise:
+        """What an acknowledged write survives."""
+        kept = f"{self.replicas} servers keep the log" if self.replicas > 1 else "one server keeps the log"
+        if self.synced:
+            most = "a majority of them syncs" if self.replicas > 1 else "it syncs"
+            return Promise(
+                durability=Durability.DURABLE,
+                why=f"{kept}, and {most} each commit before it is acknowledged (sync_interval always)",
+            )
+        if self.synced is None:
+            why = f"{kept}, but whether they sync each commit is not visible: {self.unseen}"
+        else:
+            why = f"{kept}, but do not sync each commit: set sync_interval: always on every server"
+        return Promise(
+            durability=Durability.RELAXED, why=f"{why}; a power failure of a majority may lose some"
+        )
+
+    def findings(self) -> list[Finding]:
+        """Report what is unfit, and what is fine."""
+        version = ".".join(map(str, self.version))
+        found = [findings.fine("server", f"NATS {version}, {self.replicas} replicas of the log")]
+        if self.replicas < 3:
+            found.append(
+                findings.warning(
+                    "replicas", "the log has no replica: the store is lost with its server; use replicas=3"
+                )
+            )
+        report = findings.fine if self.promise.durability is Durability.DURABLE else findings.warning
+        return [*found, report("durability", self.promise.why)]
+
+
+async def prepare(client: Client, address: Address) -> Servers:
+    """Create the streams that are missing, and check servers and streams. Raises StoreError if unfit."""
+    version = client.connected_server_version
+    numbers = (version.major, version.minor, version.patch)
+    if numbers < OLDEST:
+        raise StoreError(
+            f"NATS at {address.display} is version {'.'.join(map(str, numbers))}; use 2.14.4 or newer"
+        )
+    if client.max_payload < _LEAST_PAYLOAD:
+        raise StoreError(
+            f"NATS at {address.display} accepts messages of {client.max_payload} bytes; set max_payload to "
+            f"1MB or more"
+        )
+    log = await _stream(client, _log_config(address), address)
+    await _stream(client, _base_config(address), address)
+    synced, unseen = await asyncio.to_thread(_syncs, address)
+    return Servers(
+        version=numbers,
+        replicas=log.num_replicas or 1,
+        max_payload=client.max_payload,
+        synced=synced,
+        unseen=unseen,
+    )
+
+
+def _log_config(address: Address) -> StreamConfig:
+    return StreamConfig(
+        name=address.log_stream,
+        subjects=[address.subject("log")],
+        storage=StorageType.FILE,
+        num_replicas=address.replicas,
+        duplicate_window=0.1,
+        deny_delete=True,
+        description="The log of a windlass store: only its owners may write here",
+    )
+
+
+def _base_config(address: Address) -> StreamConfig:
+    return StreamConfig(
+        name=address.base_stream,
+        subjects=[address.subject("base", "*", "*")],
+        storage=StorageType.FILE,
+        num_replicas=address.replicas,
+        duplicate_window=0.1,
+        max_msgs_per_subject=1,
+        description="Snapshots of a windlass store",
+    )
+
+
+async def _stream(client: Client, wanted: StreamConfig, address: Address) -> StreamConfig:
+    """Return the stream's configuration; create it if it is missing, however long an election takes."""
+    stream = client.jetstream(timeout=3)
+    assert wanted.name is not None
+    problem: BaseException | None = None
+    for _ in range(_TRIES):
+        try:
+            try:
+                config = (await stream.stream_info(wanted.name)).config
+            except nats.js.errors.NotFoundError:
+                config = (await stream.add_stream(wanted)).config
+        except nats.js.errors.BadRequestError as error:
+            raise StoreError(
+                f"NATS at {address.display} refuses the stream {wanted.name}: {error.description}; a store "
+                f"with replicas={address.replicas} needs that many servers in a cluster with JetStream"
+            ) from error
+        except TRANSIENT as error:
+            problem = error
+            await asyncio.sleep(_PAUSE)
+            continue
+        _refuse_unfit(config, wanted)
+        return config
+    raise StoreUnavailable(
+        f"NATS at {address.display} does not serve the stream {wanted.name}: {problem}; is JetStream "
+        f"enabled, and are {address.replicas} servers up?"
+    )
+
+
+def _refuse_unfit(config: StreamConfig, wanted: StreamConfig) -> None:
+    """Raise StoreError for a stream that could lose entries."""
+    limited = [
+        name
+        for name in ("max_msgs", "max_bytes", "max_age")
+        if (getattr(config, name) or 0) > 0 and name != "max_msgs_per_subject"
+    ]
+    if config.storage != StorageType.FILE:
+        limited.append("storage")
+    if sorted(config.subjects or []) != sorted(wanted.subjects or []):
+        limited.append("subjects")
+    if limited:
+        raise StoreError(
+            f"the stream {wanted.name} is unfit for a store: it was created with another "
+            f"{', '.join(limited)}; entries of its log could be deleted"
+        )
+
+
+def _syncs(address: Address) -> tuple[bool | None, str]:
+    """Ask the monitoring of the servers whether they sync every write."""
+    if not address.monitor:
+        return None, "name their monitoring in the store's URL, as in monitor=host:8222,host:8222"
+    if len(address.monitor) < address.replicas:
+        return None, f"monitor= in the store's URL names fewer than {address.replicas} servers"
+    answers = [_varz(place) for place in address.monitor]
+    if None in answers:
+        return None, f"the monitoring at {address.monitor[answers.index(None)]} does not answer"
+    return all(answers), ""
+
+
+def _varz(place: str) -> bool | None:
+    with (
+        suppress(OSError, ValueError, TypeError, KeyError),
+        _open(f"http://{place}/varz", timeout=_MONITOR_SECONDS) as response,
+    ):
+        return json.load(response)["jetstream"]["config"].get("sync_always", False) is True
+    return None

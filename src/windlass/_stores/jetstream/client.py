@@ -1,0 +1,267 @@
+"""Connections to NATS, one for each event loop. Requests to an owner are repeated until they are answered."""
+
+import asyncio
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from random import uniform
+from typing import Any
+
+import nats.errors
+from msgspec import Raw
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from ...errors import StoreError, StoreUnavailable
+from .address import Address
+from .stream import TRANSIENT
+from .wire import Answer, Parts, decode_answers, encode_requests, in_parts, value_of
+
+CONNECT_SECONDS = 10.0
+DEADLINE_SECONDS = 30.0
+"""How long a request is repeated before it fails with StoreUnavailable; an election takes up to ten."""
+
+_REPEAT_SECONDS = 3.0  # without an answer
+_PAUSE_SECONDS = 0.1  # while nobody owns the store
+_MAX_TOGETHER = 500
+_MAX_TOGETHER_BYTES = 500_000
+_CLOSE_SECONDS = 2.0
+_NO_RESPONDERS = "503"
+
+
+async def connect(
+    address: Address, reconnected: Callable[[], Coroutine[Any, Any, None]] | None = None
+) -> Client:
+    """Connect to one of the servers; later to another whenever the connection breaks."""
+
+    async def ignore(_: Exception) -> None:
+        """What matters is raised to the caller, or noticed by its deadline."""
+
+    client = Client()
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await client.connect(
+                address.servers,
+                user=address.user,
+                password=address.password,
+                user_credentials=address.creds,
+                name="windlass",
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=uniform(0.1, 0.3),  # type: ignore[arg-type]  # seconds, any number
+                ping_interval=2,
+                max_outstanding_pings=2,
+                error_cb=ignore,
+                reconnected_cb=reconnected,
+            )
+    except (*TRANSIENT, ValueError) as error:
+        with suppress(*TRANSIENT):
+            await client.close()
+        raise StoreUnavailable(
+            f"cannot connect to NATS at {address.display}: {error!r}; is nats-server "
+            f"running there, with JetStream enabled?"
+        ) from error
+    return client
+
+
+class Line:
+    """The connection of one event loop, and the requests on it that wait for an answer."""
+
+    def __init__(self, client: Client, address: Address) -> None:
+        self.client = client
+        self._address = address
+        self._inbox = f"_INBOX.{secrets.token_hex(8)}"
+        self._waiting: dict[str, _Message] = {}
+        self._next: defaultdict[str, list[tuple[Raw, asyncio.Future[Raw]]]] = defaultdict(list)
+        self._listeners: set[Callable[[], None]] = set()
+
+    @classmethod
+    async def open(cls, address: Address) -> "Line":
+        line: Line | None = None
+
+        async def reconnected() -> None:
+            if line is not None:
+                line.repeat_all()
+
+        client = await connect(address, reconnected)
+        line = cls(client, address)
+        await client.subscribe(f"{line._inbox}.*", cb=line._hear)
+        await client.subscribe(address.subject("new"), cb=line._hear_new)
+        return line
+
+    async def ask(self, verb: str, request: Raw) -> Raw:
+        """Send a request to the owner; return its response. Raises what the store raised.
+
+        Requests of one verb that are made in the same turn of the event loop travel together.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Raw] = loop.create_future()
+        if not self._next[verb]:
+            loop.call_soon(self._send_next, verb)
+        self._next[verb].append((request, future))
+        return await future
+
+    def on_new(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Call this whenever hints may have been missed; returns what ends that."""
+        self._listeners.add(call)
+        return lambda: self._listeners.discard(call)
+
+    async def close(self) -> None:
+        for message in list(self._waiting.values()):
+            message.fail(StoreError("the store was closed"))
+        with suppress(*TRANSIENT):
+            await self.client.close()
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def _send_next(self, verb: str) -> None:
+        waiting = self._next.pop(verb, [])
+        while waiting:
+            size = number = 0
+            while number < min(len(waiting), _MAX_TOGETHER) and (not number or size < _MAX_TOGETHER_BYTES):
+                size += len(waiting[number][0])
+                number += 1
+            self._send(verb, waiting[:number])
+            waiting = waiting[number:]
+
+    def _send(self, verb: str, requests: list[tuple[Raw, "asyncio.Future[Raw]"]]) -> None:
+        token = secrets.token_hex(8)
+        data = encode_requests([request for request, _ in requests])
+        message = _Message(self, token, verb, data, [future for _, future in requests])
+        self._waiting[token] = message
+        message.task = asyncio.create_task(message.run())
+
+    async def publish(self, verb: str, token: str, data: bytes) -> None:
+        for part, headers in in_parts(data):
+            reply = f"{self._inbox}.{token}"
+            await self.client.publish(self._address.subject("ask", verb), part, reply=reply, headers=headers)
+
+    def forget(self, token: str) -> None:
+        self._waiting.pop(token, None)
+
+    async def _hear(self, msg: Msg) -> None:
+        message = self._waiting.get(msg.subject.rpartition(".")[2])
+        if message is not None:
+            message.hear(msg)
+
+    async def _hear_new(self, _: Msg) -> None:
+        """A new owner serves: whatever the old one has not answered, it never will."""
+        self.repeat_all()
+
+    def repeat_all(self) -> None:
+        for message in self._waiting.values():
+            message.repeat.set()
+        for call in list(self._listeners):
+            call()
+
+    @property
+    def display(self) -> str:
+        return self._address.display
+
+
+class _Message:
+    """Requests of one verb that travel together."""
+
+    def __init__(
+        self, line: Line, token: str, verb: str, data: bytes, futures: "Sequence[asyncio.Future[Raw]]"
+    ) -> None:
+        self._line, self._token, self._verb, self._data = line, token, verb, data
+        self._futures = futures
+        self._parts = Parts()
+        self._nobody = False  # there was no owner when it was sent last
+        self.repeat = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Send it until it is answered, or the time is over, or nobody waits any more."""
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while not all(future.done() for future in self._futures):
+                    self.repeat.clear()
+                    with suppress(*TRANSIENT):
+                        await self._line.publish(self._verb, self._token, self._data)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_REPEAT_SECONDS * uniform(0.8, 1.2)):
+                            await self.repeat.wait()
+                    if self._nobody:
+                        self._nobody = False
+                        await asyncio.sleep(_PAUSE_SECONDS * uniform(0.5, 1.5))
+        except TimeoutError:
+            self.fail(
+                StoreUnavailable(
+                    f"timed out after {DEADLINE_SECONDS:.0f} s waiting for the owner of "
+                    f"{self._line.display}: is a `windlass owner`, worker or server of it running, and "
+                    f"a majority of the NATS servers? The request may still be carried "
+                    f"out, and repeating it is safe"
+                )
+            )
+        finally:
+            self._line.forget(self._token)
+
+    def hear(self, msg: Msg) -> None:
+        if not msg.data and (msg.headers or {}).get("Status") == _NO_RESPONDERS:
+            self._nobody = True
+            self.repeat.set()
+            return
+        try:
+            whole = self._parts.add(msg.data, msg.headers)
+            if whole is None:
+                return
+            answers = decode_answers(whole)
+        except ValueError as error:
+            self.fail(StoreUnavailable(f"the owner of the store sent an invalid answer: {error}"))
+            return
+        except StoreUnavailable as error:
+            self.fail(error)
+            return
+        for future, answer in zip(self._futures, answers, strict=False):
+            _resolve(future, answer)
+        self.repeat.set()
+
+    def fail(self, error: StoreError) -> None:
+        for future in self._futures:
+            if not future.done():
+                future.set_exception(error)
+        self.repeat.set()
+
+
+def _resolve(future: "asyncio.Future[Raw]", answer: Answer) -> None:
+    if future.done():
+        return
+    try:
+        future.set_result(value_of(answer))
+    except Exception as error:  # noqa: BLE001 - raised to the caller
+        future.set_exception(error)
+
+
+class Lines:
+    """The lines of one handle, one for each event loop."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._lines: dict[asyncio.AbstractEventLoop, asyncio.Task[Line]] = {}
+
+    async def line(self) -> Line:
+        """Return the line of this event loop; connect on first use."""
+        loop = asyncio.get_running_loop()
+        opening = self._lines.get(loop)
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
+            self._lines = {one: kept for one, kept in self._lines.items() if not one.is_closed()}
+            opening = self._lines[loop] = loop.create_task(Line.open(self.address))
+        return await asyncio.shield(opening)
+
+    async def close(self) -> None:
+        """Close the connections of this event loop and of others that still run."""
+        lines, self._lines = self._lines, {}
+        for loop, opening in lines.items():
+            if loop is asyncio.get_running_loop():
+                await _close(opening)
+            elif loop.is_running():
+                elsewhere = asyncio.run_coroutine_threadsafe(_close(opening), loop)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.wrap_future(elsewhere), _CLOSE_SECONDS)
+
+
+async def _close(opening: "asyncio.Task[Line]") -> None:
+    with suppress(StoreError, nats.errors.Error):
+        await (await opening).close()

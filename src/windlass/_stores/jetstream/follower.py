@@ -1,0 +1,167 @@
+"""A standby's copy of the store: the log, played into a file."""
+
+import asyncio
+import os
+import secrets
+import time
+from enum import Enum, auto
+from pathlib import Path
+from shutil import rmtree
+
+import msgspec
+
+from ...errors import StoreError
+from .entry import FORMAT, Base, Chain, Entry, Kind, decode, unpack
+from .snapshots import Manifest, Snapshots
+from .stream import Log
+from .wal import write_pages
+
+_PAUSE = 0.05
+
+
+class _State(Enum):
+    BEHIND = auto()
+    CURRENT = auto()
+    GONE = auto()  # all was played, and its owner is gone
+    DELETED = auto()  # what comes next was deleted: only a snapshot has it
+
+
+class Follower:
+    """Plays a log into a file of its own, from its beginning or from a snapshot."""
+
+    def __init__(self, log: Log, snapshots: Snapshots, folder: Path) -> None:
+        self._log = log
+        self._snapshots = snapshots
+        self._folder = folder
+        self._file: int | None = None
+        self.begin()
+
+    def begin(self, base: Base | None = None) -> None:
+        """Begin anew with an empty file, under another name: the old one may be open still."""
+        self.close()
+        self._place = self._folder / secrets.token_hex(6)
+        self._place.mkdir(parents=True, mode=0o700)
+        self.path = self._place / "store.db"
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        self.chain = Chain() if base is None else Chain(base.place, base.epoch, base.n)
+        self.now = 0  # of the last entry that counted, in microseconds
+        self.is_left = False  # whether the last owner has given the store up
+        self.void = 0
+        self._unconfirmed = base
+        self._heard = time.monotonic()
+        self._parts: list[bytes] = []
+        self._numbers: list[int] = []
+
+    @property
+    def file(self) -> int:
+        """The descriptor of the file."""
+        assert self._file is not None
+        return self._file
+
+    def close(self) -> None:
+        """Delete the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+            rmtree(self._place, ignore_errors=True)
+
+    # -- play ----------------------------------------------------------------------------------------
+
+    def play(self, place: int, data: bytes) -> None:
+        """Apply the entry at the next place, if it counts."""
+        try:
+            entry = decode(data)
+        except msgspec.DecodeError:
+            entry = Entry(Kind.NOTHING, 0, 0, "", 0)  # Not ours: void.
+        if not self.chain.accepts(place, entry):
+            self.void += 1
+            return
+        if entry.format > FORMAT:
+            raise StoreError(
+                f"{entry.owner} writes the log in format {entry.format}, and this windlass knows {FORMAT}: "
+                f"upgrade it"
+            )
+        self.now = max(self.now, entry.now)
+        if entry.kind == Kind.TAKE:
+            self._parts, self._numbers, self.is_left = [], [], False
+        elif entry.kind == Kind.PAGES:
+            self._apply(entry)
+        elif entry.kind == Kind.LEAVE:
+            self.is_left = True
+        elif entry.kind == Kind.SNAPSHOT and entry.base == self._unconfirmed:
+            self._unconfirmed = None
+
+    def _apply(self, entry: Entry) -> None:
+        self._numbers = entry.numbers or self._numbers
+        self._parts.append(entry.pages)
+        if entry.is_last:
+            write_pages(self.file, unpack(self._numbers, self._parts), entry.size)
+            self._parts, self._numbers = [], []
+
+    # -- follow --------------------------------------------------------------------------------------
+
+    async def follow(self, silence: float, usurp_after: float | None = None) -> None:
+        """Play the log until its owner is gone: it has left, or was silent this long on a log that answers.
+
+        `usurp_after` is for tests: return after this time although the owner is there.
+        """
+        self._heard = time.monotonic()
+        usurp_at = None if usurp_after is None else self._heard + usurp_after
+        if await self._state(silence) is _State.GONE:
+            return  # Nobody has ever owned it, or the last owner has just left.
+        while True:
+            async for entries in self._log.entries(self.chain.place + 1):
+                for place, data in entries:
+                    self.play(place, data)
+                if entries:
+                    self._heard = time.monotonic()
+                if usurp_at is not None and time.monotonic() > usurp_at and self._is_whole():
+                    return
+                if entries and not self.is_left:
+                    continue
+                state = await self._state(silence)
+                if state is _State.GONE:
+                    return
+                if state is not _State.CURRENT and not entries:
+                    break  # The server has more, and does not send it.
+            if await self._state(silence) is _State.DELETED:
+                await self._load_snapshot()
+                self._heard = time.monotonic()
+            await asyncio.sleep(_PAUSE)
+
+    async def _state(self, silence: float) -> "_State":
+        """Compare what was played with what the stream has."""
+        extent = await self._log.extent()
+        if extent is None:
+            self._heard = time.monotonic()  # Its own silence is nobody's death.
+            return _State.BEHIND
+        if extent.first > self.chain.place + 1:
+            return _State.DELETED
+        if extent.last > self.chain.place:
+            return _State.BEHIND
+        if not self._is_whole():
+            return _State.DELETED
+        is_silent = time.monotonic() - self._heard > silence
+        return _State.GONE if self.is_left or extent.last == 0 or is_silent else _State.CURRENT
+
+    def _is_whole(self) -> bool:
+        """Whether the snapshot that it began with has turned out to count."""
+        return self._unconfirmed is None
+
+    async def _load_snapshot(self) -> None:
+        """Begin from the newest snapshot that is whole; of those that were never finished, each once."""
+        tried = None if self._unconfirmed is None else self._unconfirmed.generation
+        for manifest in await self._snapshots.manifests():
+            if tried is not None:  # Newest first: go on behind the one that did not count.
+                tried = None if manifest.base.generation == tried else tried
+                continue
+            if await self._load(manifest):
+                return
+        self.begin()
+
+    async def _load(self, manifest: Manifest) -> bool:
+        self.begin(manifest.base)
+        if await self._snapshots.download(manifest, self.file):
+            return True
+        self.begin()
+        return False

@@ -1,0 +1,148 @@
+"""The process that owns a store, or waits to: it follows the log, takes over, serves, and gives up."""
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+import sqlite3
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from ..._clock import Clock
+from ...errors import SchemaMismatch
+from ..migrations import require_current
+from ..sqlite import schema
+from .address import Address
+from .checks import Servers, prepare
+from .client import connect
+from .follower import Follower
+from .reign import OwnerSettings, Reign
+from .snapshots import Snapshots
+from .stream import TRANSIENT, StreamLog
+
+logger = logging.getLogger("windlass.owner")
+
+
+class Owner:
+    """One process of those that may own a store."""
+
+    def __init__(
+        self,
+        address: Address,
+        folder: Path,
+        *,
+        settings: OwnerSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.address = address
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.settings = settings or OwnerSettings()
+        self._clock = clock
+        self._folder = folder
+        self._stopping = asyncio.Event()
+        self._reign: Reign | None = None
+        self.owns = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow and own the store in turn, until `stop`. Raises StoreError if the servers are unfit."""
+        client = await connect(self.address)
+        try:
+            servers = await prepare(client, self.address)
+            log, snapshots = StreamLog(client, self.address), Snapshots(client, self.address)
+            follower = Follower(log, snapshots, self._folder)
+            try:
+                presence = await client.subscribe(self.address.subject("owners"), cb=self._tell_presence)
+                while not self._stopping.is_set():
+                    await self._next_reign(client, servers, log, snapshots, follower)
+                await presence.unsubscribe()
+            finally:
+                follower.close()
+        finally:
+            with suppress(*TRANSIENT):
+                await client.close()
+
+    def stop(self) -> None:
+        """Hand the store over, if it is owned here, and end."""
+        self._stopping.set()
+
+    async def _next_reign(
+        self, client: Client, servers: Servers, log: StreamLog, snapshots: Snapshots, follower: Follower
+    ) -> None:
+        silence = self.settings.silence * random.uniform(1, 1.3)
+        if not await self._unless_stopped(follower.follow(silence, self._usurp_after())):
+            return
+        try:
+            _check_schema(follower.path)
+        except SchemaMismatch as error:
+            logger.warning("cannot own %s: %s", self.address.display, error)
+            await self._unless_stopped(asyncio.sleep(self.settings.silence * 5))
+            return
+        reign = Reign(
+            f"{self.name}-{secrets.token_hex(4)}",
+            client=client,
+            address=self.address,
+            settings=self.settings,
+            follower=follower,
+            log=log,
+            snapshots=snapshots,
+            servers=servers,
+            clock=self._clock,
+        )
+        try:
+            if await reign.take():
+                self._reign = reign
+                self.owns.set()
+                logger.info("%s owns %s, from %d on", self.name, self.address.display, reign.appender.epoch)
+                why = await reign.serve(self._stopping)
+                logger.info("%s no longer owns %s: %s", self.name, self.address.display, why)
+        finally:
+            self._reign = None
+            self.owns.clear()
+            await reign.close()
+            if reign.is_opened:  # Its file is ahead of the log, or may be.
+                follower.begin()
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Wait for the work to finish; False if it was stopped instead."""
+        task, stopping = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+                return not self._stopping.is_set()
+            return False
+        finally:
+            for one in (task, stopping):
+                one.cancel()
+            await asyncio.gather(task, stopping, return_exceptions=True)
+
+    def _usurp_after(self) -> float | None:
+        after = self.settings.usurp_after
+        return None if after is None else after * random.uniform(0.5, 1.5)
+
+    async def _tell_presence(self, message: Msg) -> None:
+        """Answer whoever asks which processes own the store or stand by."""
+        role = "standby" if self._reign is None else "owner"
+        with suppress(*TRANSIENT):
+            await message.respond(msgspec.msgpack.encode([self.name, role]))
+
+
+def _check_schema(path: Path) -> None:
+    """Raise SchemaMismatch if the file was written by a newer windlass."""
+    if path.stat().st_size == 0:
+        return
+    connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    try:
+        number = schema.number(connection)
+    finally:
+        connection.close()
+    if number > len(schema.steps()):
+        require_current(schema.steps(), number, str(path))

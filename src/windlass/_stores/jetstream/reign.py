@@ -1,0 +1,266 @@
+"""The reign of one owner: it takes the store over, serves it, and ends when another has it."""
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from ..._clock import Clock
+from ..._store.messages import REQUESTS, AboutRequest, Request
+from ...errors import InvalidOption, StoreError, StoreUnavailable, WindlassError
+from ..sqlite.transaction import Wakes
+from .address import Address
+from .checks import Servers
+from .follower import Follower
+from .log import Appender, FencedError
+from .owned_store import OwnedStore, ReignClock, at
+from .snapshots import Snapshots
+from .store import READY, SCHEDULED, wake_subject
+from .stream import TRANSIENT, StreamLog
+from .wire import Answer, Parts, answered, decode_requests, encode_answers, failed, in_parts
+
+logger = logging.getLogger("windlass.owner")
+
+_MAX_GATHERED = 1000
+"""Messages in parts that are gathered at once; a client whose parts are dropped sends them again."""
+
+_LEAVE_SECONDS = 5.0
+
+
+class OwnerSettings(Struct, frozen=True, kw_only=True):
+    """How an owner behaves. The defaults suit a cluster in one region."""
+
+    beat: float = 0.3  # seconds without an entry after which an idle owner appends one
+    silence: float = 1.2  # after which a standby takes over
+    depth: int = 3  # commits in flight
+    snapshot_bytes: int = 256 << 20  # of the log, or as much as the file has, whatever is more
+    usurp_after: float | None = None  # in tests: take over after this time without need
+
+
+class Reign:
+    """What one owner does between its TAKE and its end."""
+
+    def __init__(  # noqa: PLR0913  one for each thing that it works with
+        self,
+        name: str,
+        *,
+        client: Client,
+        address: Address,
+        settings: OwnerSettings,
+        follower: Follower,
+        log: StreamLog,
+        snapshots: Snapshots,
+        servers: Servers,
+        clock: Clock | None,
+    ) -> None:
+        self._client, self._address, self._settings = client, address, settings
+        self._follower, self._log, self._snapshots = follower, log, snapshots
+        self._clock = ReignClock(clock, at(follower.now))
+        self.appender = Appender(
+            log, place=follower.chain.place + 1, owner=name, now=self._clock.microseconds
+        )
+        self._store = OwnedStore(
+            follower.path,
+            appender=self.appender,
+            depth=settings.depth,
+            wake=self._wake,
+            clock=self._clock,
+            servers=servers,
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._gathered: dict[str, Parts] = {}
+        self._subscriptions: list[Subscription] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_opened = False
+
+    async def take(self) -> bool:
+        """Take the store over; False if another was faster."""
+        silence = self._clock.now() - at(self._follower.now) if self._follower.now else timedelta(0)
+        try:
+            await self.appender.take()
+        except FencedError:
+            return False
+        self.is_opened = True
+        try:
+            await self._store.open()
+            await self._store.extend_leases(silence)
+        except FencedError:
+            return False
+        except StoreError:
+            if self.appender.fenced.done():
+                return False
+            raise
+        self._subscriptions = [
+            await self._client.subscribe(self._address.subject("ask", verb), cb=self._hear)
+            for verb in REQUESTS
+        ]
+        await self._publish(self._address.subject("new"), b"")
+        return True
+
+    async def serve(self, stopping: asyncio.Event) -> str:
+        """Serve until another owns the store, or `stopping`; return why it ended."""
+        checked = asyncio.create_task(self._snapshot_when_due())
+        stopped = asyncio.create_task(stopping.wait())
+        try:
+            while not self.appender.fenced.done():
+                waited: list[asyncio.Future[Any]] = [self.appender.fenced, stopped]
+                await asyncio.wait(waited, timeout=self._settings.beat, return_when=asyncio.FIRST_COMPLETED)
+                if stopping.is_set() and not self.appender.fenced.done():
+                    return await self._leave()
+                if time.monotonic() - self.appender.appended_at > self._settings.beat:
+                    _ = self.appender.nothing()
+            return self.appender.fenced.result()
+        finally:
+            for task in (checked, stopped):
+                task.cancel()
+            await asyncio.gather(checked, stopped, return_exceptions=True)
+
+    async def _leave(self) -> str:
+        """Finish what was asked, then let a standby take over at once."""
+        await self._unsubscribe()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LEAVE_SECONDS)
+        with suppress(FencedError, TimeoutError):
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await asyncio.shield(self.appender.leave())
+        self.appender.fence("it was handed over")
+        return "it was handed over"
+
+    async def close(self) -> None:
+        """Stop serving, without an answer to anything that is left."""
+        self.appender.fence("it was closed")
+        await self._unsubscribe()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.is_opened:
+            await self._store.close()
+
+    async def _unsubscribe(self) -> None:
+        subscriptions, self._subscriptions = self._subscriptions, []
+        for subscription in subscriptions:
+            with suppress(*TRANSIENT):
+                await subscription.unsubscribe()
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    async def _hear(self, message: Msg) -> None:
+        verb = message.subject.rpartition(".")[2]
+        parts = self._gathered.pop(message.reply, None) or Parts()
+        try:
+            whole = parts.add(message.data, message.headers)
+        except ValueError:
+            return
+        if whole is None:
+            if len(self._gathered) < _MAX_GATHERED:
+                self._gathered[message.reply] = parts
+            return
+        self._spawn(self._answer(verb, whole, message.reply))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, verb: str, data: bytes, reply: str) -> None:
+        try:
+            requests = decode_requests(verb, data)
+        except msgspec.DecodeError as error:
+            answers = [failed(InvalidOption(f"cannot read a request of {verb}: {error}"))]
+        else:
+            found = [await self._carry_out(requests[0])] if len(requests) == 1 else await self._all(requests)
+            answers = [one for one in found if one is not None]
+            if len(answers) < len(found):
+                return
+        packed = encode_answers(answers)
+        with suppress(*TRANSIENT):
+            for part, headers in in_parts(packed):
+                await self._client.publish(reply, part, headers=headers)
+
+    async def _all(self, requests: list[Request[Any]]) -> list[Answer | None]:
+        return await asyncio.gather(*(self._carry_out(one) for one in requests))
+
+    async def _carry_out(self, request: Request[Any]) -> Answer | None:
+        """Carry out a request; None if it must not be answered, as another may own the store."""
+        try:
+            value = await request.call(self._store)
+            if isinstance(request, AboutRequest):
+                await self._store.confirm()
+            return answered(value)
+        except FencedError:
+            return None
+        except WindlassError as error:
+            return None if self.appender.fenced.done() else failed(error)
+        except Exception as error:
+            if self.appender.fenced.done():
+                return None
+            logger.exception("cannot carry out a request of %s", request.verb)
+            return failed(StoreUnavailable(f"the owner of the store failed: {type(error).__name__}"))
+
+    # -- wakes ---------------------------------------------------------------------------------------
+
+    def _wake(self, wakes: Wakes) -> None:
+        """Publish hints for a commit that stands."""
+        if wakes.affects_all_queues:
+            self._spawn(self._publish(self._address.subject("wake", "all"), READY))
+        for queue in () if wakes.affects_all_queues else wakes.ready:
+            self._spawn(self._publish(wake_subject(self._address, queue), READY))
+        if wakes.scheduled:
+            self._spawn(self._publish(self._address.subject("wake", "all"), SCHEDULED))
+        if wakes.wait is not None:
+            self._wake_in(wakes.wait)
+
+    def _wake_in(self, seconds: float) -> None:
+        """Hint at all queues after this time, when a rate limit or a window lets more start."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and loop.time() < self._timer.when() <= loop.time() + seconds:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        wake = self._address.subject("wake", "all")
+        self._timer = loop.call_later(seconds, lambda: self._spawn(self._publish(wake, READY)))
+
+    async def _publish(self, subject: str, data: bytes) -> None:
+        with suppress(*TRANSIENT):
+            await self._client.publish(subject, data)
+
+    # -- snapshots -----------------------------------------------------------------------------------
+
+    async def _snapshot_when_due(self) -> None:
+        """Replace the beginning of the log by a snapshot whenever it has grown."""
+        while True:
+            await asyncio.sleep(self._settings.beat * 3)
+            try:
+                extent = await self._log.extent()
+                size = os.fstat(self._follower.file).st_size
+                if extent is not None and extent.bytes > max(self._settings.snapshot_bytes, size):
+                    await self._snapshot()
+            except FencedError:
+                return
+            except (StoreError, TimeoutError, OSError, ExceptionGroup):
+                logger.warning("cannot write a snapshot of %s now", self._address.display, exc_info=True)
+
+    async def _snapshot(self) -> None:
+        base = await self._store.freeze(secrets.token_hex(4))
+        if base is None:
+            return
+        try:
+            await self._snapshots.upload(self._follower.file, base)
+            await asyncio.shield(self.appender.snapshot(base))
+        finally:
+            self._store.thaw()
+        await self._log.delete_through(base.place)
+        await self._snapshots.delete_before(base)

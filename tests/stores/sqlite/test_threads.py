@@ -297,7 +297,7 @@ async def test_a_wake_that_fails_is_logged_once_and_costs_nobody_a_write(
     def fail(_: object) -> None:
         raise PermissionError("no")
 
-    monkeypatch.setattr(store._writer(), "_wake", fail)
+    monkeypatch.setattr(store._writer()._commits, "_wake", fail)
     async with asyncio.timeout(DEADLINE):
         ids = [await enqueue_one(store) for _ in range(3)]
 

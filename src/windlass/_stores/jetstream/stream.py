@@ -62,12 +62,12 @@ class StreamLog:
     async def publish(self, data: bytes, place: int) -> int | None:
         headers = {"Nats-Expected-Last-Sequence": str(place - 1)}
         try:
-            ack = await self._stream.publish(
+            stored = await self._stream.publish(
                 self._address.subject("log"), data, timeout=PUBLISH_SECONDS, headers=headers
             )
         except TRANSIENT:
             return None
-        return ack.seq
+        return stored.seq
 
     async def read(self, place: int) -> bytes | None:
         try:

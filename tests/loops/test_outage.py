@@ -66,6 +66,36 @@ def test_pauses_grow_up_to_a_bound_with_jitter_and_start_over() -> None:
     assert pauses.failed(DOWN) <= 0.15
 
 
+async def test_the_first_loop_that_succeeds_ends_the_pauses_of_the_others() -> None:
+    outage = Outage()
+    claims, beats, idle = Pauses(outage, 3600.0, 3600.0), Pauses(outage), Pauses(outage)
+    waiting = asyncio.create_task(claims.wait(claims.failed(DOWN)))
+    beats.failed(DOWN)
+    await asyncio.sleep(0)
+    idle.succeeded()  # it had not failed, so it says nothing about those that had
+    assert not waiting.done()
+    await asyncio.to_thread(beats.succeeded)  # from the thread of the heartbeat
+
+    await asyncio.wait_for(waiting, 10)
+    assert outage.is_open  # until the claims succeed, too
+    claims.succeeded()
+    assert not outage.is_open
+
+
+async def test_a_pause_that_was_ended_by_another_loop_is_followed_by_a_short_one() -> None:
+    outage = Outage()
+    claims, beats = Pauses(outage, 0.1), Pauses(outage)
+    for _ in range(10):
+        claims.failed(DOWN)
+    beats.failed(DOWN)
+    waiting = asyncio.create_task(claims.wait(3600.0))
+    await asyncio.sleep(0)
+    beats.succeeded()
+    await asyncio.wait_for(waiting, 10)
+
+    assert claims.failed(DOWN) <= 0.15
+
+
 def test_an_outage_that_lasts_is_logged_again_and_one_that_turns_into_a_refusal_at_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ _UNSERVED_EVERY = 30.0
 _HISTORY_AFTER = 3.0  # the start, when there is nothing to merge yet
 _HISTORY_AGAIN_AFTER = 10.0  # after a failure
 _TICK_AGAIN_AFTER = 0.5  # after a failure
-_RETRY_AFTER = 0.5
+_RETRY_AFTER, _LAST_RETRY_AFTER = 0.5, 2.0
 _WARN_EVERY = 3600.0
 PROMOTE_BATCH = 1_000
 EXPIRE_BATCH = 500
@@ -99,7 +99,7 @@ class Keeper:
         self._archiving: asyncio.Task[bool] | None = None
         self._warned_at = -_WARN_EVERY  # that nothing is archived
         self._outage = outage or Outage()
-        self._pauses = Pauses(self._outage, _RETRY_AFTER)
+        self._pauses = Pauses(self._outage, _RETRY_AFTER, _LAST_RETRY_AFTER)
         self._unserved = UnservedQueues(store)
         self._history = HistoryChore(store)
         self._recorder = recorder
@@ -130,7 +130,8 @@ class Keeper:
                 seconds = self._lead_for.total_seconds() / 4 * (0.75 + random.random() / 2)
         except StoreError as error:
             self.leads = False
-            return self._pauses.failed(error)
+            await self._pauses.wait(self._pauses.failed(error))
+            return 0.0
         except SessionLost as error:
             logger.warning("the keeper cannot do its chores, retrying: %s", error)
             self.leads = False

@@ -1,10 +1,13 @@
 """Outages of a store: growing pauses between calls that fail, a line in the log at the start and the end."""
 
+import asyncio
 import logging
 import random
 import threading
+from contextlib import suppress
 from time import monotonic
 
+from .._timers import wait_for_event
 from ..errors import StoreError
 
 logger = logging.getLogger("windlass.store")
@@ -18,7 +21,7 @@ class Outage:
     """What the loops of a worker or keeper know together about the store they use. Thread-safe.
 
     An outage begins with the first call that fails, and has ended when every loop that failed has succeeded
-    again.
+    again. The first that does ends the pauses of the others.
     """
 
     def __init__(self) -> None:
@@ -27,6 +30,7 @@ class Outage:
         self._began = 0.0
         self._logged_at = 0.0
         self._is_refusal = False
+        self._paused: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
     @property
     def is_open(self) -> bool:
@@ -55,12 +59,26 @@ class Outage:
     def succeeded(self, loop: "Pauses") -> None:
         """Note that a loop that had failed has succeeded; log it if that ends the outage."""
         with self._lock:
+            for event_loop, ended in self._paused:
+                with suppress(RuntimeError):  # the event loop has closed
+                    event_loop.call_soon_threadsafe(ended.set)
             self._failing.discard(loop)
             if self._failing:
                 return
             seconds = monotonic() - self._began
         text = f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
         logger.warning("the store is back after %s", text)
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait this long; less, and True, if a loop that had failed succeeds meanwhile."""
+        paused = asyncio.get_running_loop(), asyncio.Event()
+        with self._lock:
+            self._paused.add(paused)
+        try:
+            return await wait_for_event(paused[1], seconds)
+        finally:
+            with self._lock:
+                self._paused.discard(paused)
 
 
 class Pauses:
@@ -82,6 +100,11 @@ class Pauses:
         """Return the seconds to wait, more each time, without blaming the store."""
         pause, self._next = self._next, min(self._next * 2, self._last)
         return pause * (0.5 + random.random())
+
+    async def wait(self, seconds: float) -> None:
+        """Wait before the next call: as long as `failed` or `grow` said, or until another loop succeeds."""
+        if await self._outage.pause(seconds):
+            self._next = self._first
 
     def succeeded(self) -> None:
         """Note that a call succeeded: the next pause is the first again."""

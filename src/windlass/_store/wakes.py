@@ -1,6 +1,5 @@
 """Listening for wakes. They only shorten waits, so losing one must never cost more than a poll interval."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -33,7 +32,7 @@ async def listen_for_wakes(
             pauses.succeeded()
         for missed in Wake:
             on_wake(missed)
-        await asyncio.sleep(pauses.grow())
+        await pauses.wait(pauses.grow())
         if problem is not None and not outage.is_open:
             logger.warning("lost the connection for wakes, reconnecting: %s", problem)
         for missed in Wake:

@@ -28,8 +28,14 @@ class Pool:
         self._free: deque[tuple[Connection, float]] = deque()  # with the time of their return
         self._lent: dict[Connection, int] = {}  # with their generation
         self._generation = 0
+        self.returned = 0  # how often a connection was returned
         self._closing: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self.is_closed = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a connection is lent, so that its user may be waiting for a reply."""
+        return bool(self._lent)
 
     async def acquire(self) -> Connection:
         """Take a connection for exclusive use; ConnectionError if none is free within ACQUIRE_SECONDS."""
@@ -62,10 +68,11 @@ class Pool:
     def release(self, connection: Connection) -> None:
         """Return a connection. It is not reused if it is broken or was lent before the last `expire`."""
         generation = self._lent.pop(connection)
+        self.returned += 1
         self._permits.release()
         if connection.is_closed():
             return
-        if self._closed or generation != self._generation:
+        if self.is_closed or generation != self._generation:
             self._close_soon(connection)
             return
         self._free.append((connection, monotonic()))
@@ -83,6 +90,13 @@ class Pool:
         while self._free:
             self._close_soon(self._free.pop()[0])
 
+    def abandon(self) -> None:
+        """Break every connection opened so far, also under those who wait for a reply: another is primary."""
+        self._generation += 1
+        for connection in [*(one for one, _ in self._free), *self._lent]:
+            connection.terminate()
+        self._free.clear()
+
     def _close_soon(self, connection: Connection) -> None:
         task = asyncio.get_running_loop().create_task(close(connection, _CLOSE_SECONDS))
         self._closing.add(task)
@@ -90,7 +104,7 @@ class Pool:
 
     def retire(self) -> None:
         """Close all connections, without waiting; those that are lent or asked for when they are returned."""
-        self._closed = True
+        self.is_closed = True
         self.expire()
 
     async def close(self) -> None:

@@ -232,7 +232,7 @@ class Exchange:
                 await self._settle_one_by_one(batch, unsettled)
         finally:
             self._put_back(unsettled, len(batch))
-        await asyncio.sleep(pause)
+        await self._pauses.wait(pause)
 
     async def _settle_one_by_one(self, batch: list[Settlement], unsettled: list[Settlement]) -> None:
         """Settle each alone and remove it from `unsettled`; bury a task whose settlement is an invalid value.

@@ -49,7 +49,7 @@ from .slots import Slots
 logger = logging.getLogger("windlass.worker")
 
 _QUICK = 0.005  # seconds: shorter tasks are claimed ahead, so that slots do not wait for the store
-_REOPEN_AFTER = 0.5
+_REOPEN_AFTER, _LAST_REOPEN_AFTER = 0.5, 1.0
 _VERSION = metadata.version("windlass")
 _CLEANUP_TIMEOUT = 2.0
 _LEAVE_TIMEOUT = 5.0  # seconds at least for the ends of lifespans
@@ -146,7 +146,7 @@ class Worker(Background):
 
     async def _until_open(self) -> bool:
         """Open the store and the session, retrying while it is not available; False if stopped meanwhile."""
-        pauses = Pauses(self.outage, _REOPEN_AFTER)
+        pauses = Pauses(self.outage, _REOPEN_AFTER, _LAST_REOPEN_AFTER)
         while not self._stop.is_set():
             try:
                 await self._open_store()

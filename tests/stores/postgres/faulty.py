@@ -1,14 +1,19 @@
 """What the tests of faults share: a server and a proxy to be maltreated, and cuts at an exact statement."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Literal
 from uuid import uuid4
 
 import psycopg
 
+from tests.loops.workers import pause, working
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy, changes_data
+from windlass import App, Backoff, Filter, State, StoreUnavailable
+from windlass._stores.postgres import PostgresStore
+from windlass.testing.conformance.steps import all_tasks
 
 Moment = Literal["before", "after_commit"]
 TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '{}'"
@@ -79,3 +84,50 @@ def listening(server: Postgres) -> set[int]:
 def terminate(server: Postgres, application: str) -> int:
     """End the server's side of all connections whose application is called like this; how many that were."""
     return len(asked(server, TERMINATE.format(application)))
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore.from_url(url)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def program(url: str, **settings: Any) -> AsyncIterator[tuple[App, Any, "asyncio.Queue[str]"]]:
+    """An app with a worker at work, a task type that takes a moment, and the ids of tasks as they start."""
+    app = App(url, backoff=Backoff(base=0.05, cap=0.2))
+    started: asyncio.Queue[str] = asyncio.Queue()
+
+    @app.task(name="work")
+    async def work(key: str, seconds: float = 0.0) -> str:
+        started.put_nowait(key)
+        await pause(seconds)
+        return key
+
+    async with working(app, **({"keeper": True} | settings)):
+        yield app, work, started
+    await app.close()
+
+
+async def all_ended(app: App, number: int) -> bool:
+    ended = await despite_trouble(lambda: all_tasks(app.store, Filter(states=(State.COMPLETED,))))
+    return len(ended or ()) == number
+
+
+async def assert_ended_once(app: App, number: int) -> None:
+    """Every task has completed, with one line that says so, the last."""
+    tasks = await all_tasks(app.store)
+    assert [task.state for task in tasks] == [State.COMPLETED] * number
+    for task in tasks:
+        outcomes = [line.outcome for line in await app.store.attempts(task.id)]
+        assert outcomes.count("returned") == 1
+        assert outcomes[-1] == "returned"
+
+
+async def despite_trouble(act: Callable[[], Awaitable[Any]]) -> Any:
+    with suppress(StoreUnavailable):
+        return await act()

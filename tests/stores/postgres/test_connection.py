@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -20,17 +20,20 @@ import pytest
 
 from tests.examples import sample
 from tests.loops.workers import eventually, pause, working
-from tests.servers.home import new_home
 from tests.servers.postgres import QUICK, USER, Mode, Postgres
-from tests.servers.postgres import run as run_program
 from tests.servers.proxy import Proxy
 from tests.stores.postgres.faulty import (
     TERMINATE,
     Moment,
+    all_ended,
     arm,
     asked,
+    assert_ended_once,
+    despite_trouble,
     fresh,
     listening,
+    opened,
+    program,
     schema_in,
     stranger,
     tell,
@@ -46,8 +49,6 @@ from windlass._model.record import Audit, Session
 from windlass._model.transition import Applied
 from windlass._model.verdict import Receipt
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.connection import hosts
-from windlass._stores.postgres.connection.hosts import each_host
 from windlass._stores.postgres.enqueue.copy import MIN_TASKS
 from windlass._stores.postgres.rule_player import enqueue
 from windlass._stores.postgres.script import play
@@ -85,16 +86,6 @@ def server(server_folder: Path) -> Iterator[Postgres]:
 def proxy(server: Postgres) -> Iterator[Proxy]:
     with Proxy.start(server.url) as proxy:
         yield proxy
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore.from_url(url)
-    try:
-        await store.open()
-        yield store
-    finally:
-        await store.close()
 
 
 @pytest.fixture
@@ -409,38 +400,6 @@ async def test_a_repeat_that_meets_its_own_first_try_is_harmless(server: Postgre
 # -- the server is restarted, or ends our connections --------------------------------------------------
 
 
-@asynccontextmanager
-async def program(url: str, **settings: Any) -> AsyncIterator[tuple[App, Any, "asyncio.Queue[str]"]]:
-    """An app with a worker at work, a task type that takes a moment, and the ids of tasks as they start."""
-    app = App(url, backoff=Backoff(base=0.05, cap=0.2))
-    started: asyncio.Queue[str] = asyncio.Queue()
-
-    @app.task(name="work")
-    async def work(key: str, seconds: float = 0.0) -> str:
-        started.put_nowait(key)
-        await pause(seconds)
-        return key
-
-    async with working(app, **({"keeper": True} | settings)):
-        yield app, work, started
-    await app.close()
-
-
-async def all_ended(app: App, number: int) -> bool:
-    ended = await despite_trouble(lambda: all_tasks(app.store, Filter(states=(State.COMPLETED,))))
-    return len(ended or ()) == number
-
-
-async def assert_ended_once(app: App, number: int) -> None:
-    """Every task has completed, with one line that says so, the last."""
-    tasks = await all_tasks(app.store)
-    assert [task.state for task in tasks] == [State.COMPLETED] * number
-    for task in tasks:
-        outcomes = [line.outcome for line in await app.store.attempts(task.id)]
-        assert outcomes.count("returned") == 1
-        assert outcomes[-1] == "returned"
-
-
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_work_goes_on_by_itself_after_a_restart(server: Postgres, mode: Mode) -> None:
     async with program(fresh(server.url), slots=8) as (app, work, started):
@@ -479,11 +438,6 @@ async def test_a_connection_that_the_server_ends_is_told_as_such(server: Postgre
             with pytest.raises(StoreUnavailable, match="terminating connection due to administrator command"):
                 await waiting
         await enqueue_one(store)
-
-
-async def despite_trouble(act: Act) -> Any:
-    with suppress(StoreUnavailable):
-        return await act()
 
 
 async def test_work_goes_on_when_every_connection_is_ended(server: Postgres) -> None:
@@ -700,83 +654,6 @@ async def refused(store: PostgresStore) -> bool:
     """Until the server has read its configuration, writes still succeed."""
     await enqueue_one(store)
     return False
-
-
-class Standby(Postgres):
-    """A server that follows another until it is promoted."""
-
-    @classmethod
-    def of(cls, primary: Postgres, folder: Path) -> "Standby":
-        home = new_home(folder)
-        source = f"-h 127.0.0.1 -p {primary.port} -U {USER}".split()
-        backup = [str(primary.binaries / "pg_basebackup"), "-D", str(home / "data"), *source]
-        run_program([*backup, "-R", "-c", "fast", "--no-sync"])
-        standby = cls(home, primary.binaries, folder / f"{home.name}.log")
-        standby._start_on_some_port()
-        return standby
-
-    def _is_ready(self, pid: int) -> bool:
-        """A standby that can be read from is ready as well."""
-        try:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
-        except FileNotFoundError:
-            return False
-        return lines[:1] == [str(pid)] and lines[7:8] in (["ready   "], ["standby "])
-
-
-def beside(*servers: Postgres | Proxy) -> str:
-    """A URL that names all of these."""
-    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    return f"postgresql://{USER}@{hosts}/windlass"
-
-
-async def test_work_moves_to_the_standby_that_was_promoted(server_folder: Path) -> None:
-    settings = CRASHES
-    with (
-        Postgres.start(server_folder, settings=settings) as primary,
-        Standby.of(primary, server_folder) as standby,
-    ):
-        # The standby is named first: the handle has to find out which of them takes writes.
-        async with program(fresh(beside(standby, primary)), slots=8) as (app, work, started):
-            await work.aenqueue_many([{"key": str(n), "seconds": 0.02} for n in range(300)])
-            for _ in range(20):
-                await asyncio.wait_for(started.get(), 10)
-            await asyncio.to_thread(primary.stop, "fast")
-            tell(standby, "SELECT pg_promote()")
-            await eventually(lambda: all_ended(app, 300), within=30)
-            await assert_ended_once(app, 300)
-
-
-async def test_a_standby_alone_is_unavailable(server_folder: Path, server: Postgres) -> None:
-    with Standby.of(server, server_folder) as standby:
-        url = fresh(standby.url)
-        with pytest.raises(StoreUnavailable, match="is read-only"):
-            async with opened(url):
-                pass
-
-
-async def test_a_host_that_does_not_answer_does_not_keep_us_from_the_next(
-    server: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hosts, "CONNECT_SECONDS", 4.0)
-    with Proxy.start(server.url) as dead:
-        dead.freeze()
-        async with opened(
-            fresh(f"postgresql://{USER}@127.0.0.1:{dead.port},127.0.0.1:{server.port}/windlass")
-        ) as store:
-            began = monotonic()
-            await enqueue_one(store)
-            assert monotonic() - began < 4.0, "it was tried again"
-
-
-def test_a_url_names_each_of_its_hosts() -> None:
-    one = "postgresql://me:secret@a:1/db?sslmode=disable"
-    assert each_host(one) == [one]
-    assert each_host("postgresql:///db?host=/tmp") == ["postgresql:///db?host=/tmp"]
-    assert each_host("postgresql://me:s%40@a:1,b/db") == [
-        "postgresql://me:s%40@a:1/db",
-        "postgresql://me:s%40@b/db",
-    ]
 
 
 async def test_a_server_without_a_free_connection_is_unavailable_for_a_while(

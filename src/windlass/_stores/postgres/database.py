@@ -113,7 +113,12 @@ class Database:
     @property
     def env(self) -> Environment:
         """What statements depend on besides their parameters, as of now."""
-        return Environment(schema=self.address.schema, clock=self._now, layout=self.layout)
+        return Environment(
+            schema=self.address.schema,
+            clock=self._now,
+            layout=self.layout,
+            awaits_standbys=self.connections.awaits_standbys,
+        )
 
     async def refresh_layout(self) -> None:
         """Read how queues are laid out; other processes may change it."""

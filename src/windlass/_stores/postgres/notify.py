@@ -108,6 +108,9 @@ class WakeHub:
         self._busy_since: float | None = None
         self._recheck = Timer(self._hint_all)
         self._failure: tuple[float, Exception] | None = None  # when the connection was lost, and why
+        self._store_works = asyncio.Event()  # a claim succeeded while there was no connection
+        self._moves = 0  # of the primary, when the connection was made
+        self._hastened = False  # since the connection was lost, it has been set already
 
     @asynccontextmanager
     async def listen(self, queues: Sequence[str]) -> AsyncIterator[Listener]:
@@ -142,7 +145,10 @@ class WakeHub:
     def note_claim(self, *, short: bool) -> None:
         """Take into account that a claim got less than it asked for, or all of it."""
         if self._connection is None:
-            self._log_failure()
+            self._note_claim_without_connection()
+            return
+        if self._moves != self._connections.moves:
+            self._broken.set()  # to another host than the primary, which may be silent for long
             return
         if short:
             self._busy_since = None
@@ -155,11 +161,14 @@ class WakeHub:
         elif self._idle and now - self._busy_since > _BUSY_SECONDS:
             self._start_writing(idle=False)
 
-    def _log_failure(self) -> None:
-        """Log that there is no connection, if there has been none for a while although claims succeed.
+    def _note_claim_without_connection(self) -> None:
+        """The store works: reconnect at once, the first time; if that does not help for a while, log it.
 
-        If they do not, the store itself is not available, which workers log.
+        If claims do not succeed, the store itself is not available, which workers log.
         """
+        if not self._hastened:
+            self._hastened = True
+            self._store_works.set()
         if self._failure is not None and monotonic() - self._failure[0] > _LOG_FAILURE_AFTER:
             logger.warning("no connection for wake-ups, only polling; retrying: %r", self._failure[1])
             self._failure = (monotonic() + _LOG_AGAIN_AFTER, self._failure[1])
@@ -221,8 +230,11 @@ class WakeHub:
                 self._failure = self._failure or (monotonic(), error)
             if monotonic() - began > _STABLE_SECONDS:
                 backoff = _FIRST_BACKOFF
-            await asyncio.sleep(backoff * (0.5 + random.random()))
-            backoff = min(backoff * 2, _MAX_BACKOFF)
+            self._store_works.clear()
+            if await wait_for_event(self._store_works, backoff * (0.5 + random.random())):
+                backoff = _FIRST_BACKOFF
+            else:
+                backoff = min(backoff * 2, _MAX_BACKOFF)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
@@ -232,7 +244,8 @@ class WakeHub:
             connection.add_termination_listener(self._on_termination)
             await connection.add_listener(self._channel, self._on_notification)
             self._connection, self._registered = connection, False
-            self._failure = None
+            self._failure, self._hastened = None, False
+            self._moves = self._connections.moves
             await self._finish_writing(idle=True)
             yield connection
         finally:

@@ -16,7 +16,7 @@ from ...errors import NotSupported, StoreUnavailable
 from .connection.address import Address
 from .connection.client import Connections
 from .connection.hosts import CONNECT_SECONDS
-from .errors import translate
+from .errors import means_reconnect, translate
 
 MAX_IDLE_SECONDS = 60
 """Seconds a transaction may be idle before the server ends it; while open it holds up vacuum."""
@@ -148,6 +148,8 @@ class OwnTransaction:
             else:
                 with suppress(Exception):
                     self._connection.rollback()
+                if error is not None and means_reconnect(error):
+                    self._connection.close()
         finally:
             self._blocking.give_back(self._connection)
 

@@ -212,6 +212,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     schema: str
     clock: datetime | None = None
     layout: QueueLayout = field(default_factory=QueueLayout)
+    awaits_standbys: bool = False  # A commit is acknowledged only after a synchronous standby has it.
 
     @property
     def near_now(self) -> datetime:

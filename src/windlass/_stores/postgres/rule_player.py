@@ -15,7 +15,7 @@ from ..records import readable, reader
 from ..rules import questions
 from ..rules.admission import admit, check_due, is_plain
 from ..rules.questions import Rule
-from .enqueue.plain import insert_columns, insert_plain
+from .enqueue.plain import await_standbys, insert_columns, insert_plain
 from .queue_layout import Environment
 from .rows import NEW_COLUMNS, columns_of, error_columns, ids_of, new_row
 from .script import Script, answered, fetch, pairs, value
@@ -52,7 +52,9 @@ def enqueue(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqueued]
     if all(map(is_plain, batch)):
         check_due(batch, env.near_now)
         return (yield from insert_plain(env, batch))
-    return (yield from transact(env, lambda unit: admit(unit, batch)))
+    results = yield from transact(env, lambda unit: admit(unit, batch))
+    yield from await_standbys(env, results)
+    return results
 
 
 def _answer(

@@ -82,6 +82,8 @@ class PostgresStore(Database):
         if len(batch) >= copy.MIN_TASKS or not self._recent_ids.is_first(batch):
             return await self.play(lambda: plain.insert_again(self.env, batch))
         rows = await self.fetch(plain.insert_statement(self.env, batch))
+        if len(rows) < len(batch) and self.connections.awaits_standbys:
+            return await self.play(lambda: plain.insert_again(self.env, batch))
         return plain.enqueued(batch, {row[0] for row in rows})
 
     async def _copy(self, batch: Sequence[NewTask]) -> bool:

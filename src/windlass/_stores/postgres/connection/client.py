@@ -9,14 +9,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
+from msgspec.structs import replace
 
 from ...pool import Connection, Pool, close
 from ..errors import is_retryable, leaves_unanswered, means_reconnect, translated_errors
 from ..rows import Row
 from ..script import Query, Script, play
 from .address import Address
+from .failover import FailoverWatch
 from .hosts import Hosts
-from .server import SET_LOCAL, Server, inspect
+from .server import SET_LOCAL, Server, inspect, read_settings
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -40,6 +42,7 @@ class Connections:
         self.address = address
         self._tuned = tuned
         self.server: Server | None = None
+        self.awaits_standbys = False  # as the server says; kept here, as every enqueue asks for it
         self._hosts = Hosts(address.dsn)
         self._listen_hosts = Hosts(address.listen) if address.listen else self._hosts
         self._closing: set[asyncio.Task[None]] = set()
@@ -145,6 +148,11 @@ class Connections:
         """Whether there is a pooler between this process and the server."""
         return self.server is not None and self.server.pooled
 
+    @property
+    def moves(self) -> int:
+        """How often another host was found to be the primary."""
+        return self._hosts.moves
+
     # -- open and close ------------------------------------------------------------------------------
 
     async def unpooled(self) -> Connection:
@@ -172,12 +180,29 @@ class Connections:
         if self.server is None:
             connection = await self.unpooled()
             try:
-                self.server = await inspect(connection)
+                self._note(await inspect(connection, several_hosts=self._hosts.are_several))
             finally:
                 await connection.close(timeout=_CLOSE_SECONDS)
+        pool = Pool(self._connect, self.address.connections)
+        if self._hosts.are_several:
+            FailoverWatch(pool, partial(self._hosts.connect_elsewhere, **_UNPOOLED))
+        return pool
+
+    async def _connect(self) -> Connection:
+        """Open a connection for a pool, and read the settings anew: it may be to another primary."""
+        assert self.server is not None
         options = self.server.options(tuned=self._tuned)
-        connect = partial(self._hosts.connect, command_timeout=COMMAND_SECONDS, **options)
-        return Pool(connect, self.address.connections)
+        connection = await self._hosts.connect(command_timeout=COMMAND_SECONDS, **options)
+        try:
+            self._note(replace(self.server, settings=await read_settings(connection)))
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    def _note(self, server: Server) -> None:
+        self.server = server
+        self.awaits_standbys = server.awaits_standbys
 
     async def close(self) -> None:
         """Close every pool, each on its own event loop."""

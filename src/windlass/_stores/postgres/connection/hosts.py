@@ -1,7 +1,9 @@
 """Connect to the primary among the hosts that a URL names."""
 
+import asyncio
 import socket
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +13,7 @@ from ...pool import Connection
 from ..errors import means_next_host
 
 CONNECT_SECONDS = 10.0
+_ROUND_SECONDS = 0.5  # after which the hosts that have answered are asked again, while others are silent
 _DEAD_PEER_SECONDS = 15  # without an acknowledgement from the other host's kernel
 
 
@@ -18,25 +21,100 @@ class Hosts:
     """The hosts of a URL. One of them takes writes, and after a failover it is another one."""
 
     def __init__(self, dsn: str) -> None:
-        self._dsns = each_host(dsn)
+        self._dsns = each_host(dsn)  # the one that took writes last is the first
+        self.moves = 0  # how often another host was found to be the primary
+
+    @property
+    def are_several(self) -> bool:
+        return len(self._dsns) > 1
 
     async def connect(self, **options: Any) -> Connection:
-        """Connect to the host that takes writes; one that fails is tried last the next time.
+        """Connect to the host that takes writes.
 
-        Each host gets its share of CONNECT_SECONDS, so that a silent one leaves time for the others.
+        The last primary is tried alone; if it fails or is slow, all hosts at the same time, and again those
+        that refused while another is silent, as a standby may be promoted meanwhile. Raises when all have
+        refused, or after CONNECT_SECONDS. Failures become ConnectionError: no statement can have been sent.
         """
-        seconds = CONNECT_SECONDS / len(self._dsns)
-        failed: Exception | None = None
-        for dsn in list(self._dsns):
-            try:
-                return await _connect(dsn, seconds, **options)
-            except BaseException as error:
-                self._dsns = [*(one for one in self._dsns if one != dsn), dsn]
-                if not isinstance(error, Exception) or not means_next_host(error):
-                    raise
-                failed = error
-        assert failed is not None
-        raise failed
+        if not self.are_several:
+            return await _connect(self._dsns[0], CONNECT_SECONDS, **options)
+        return await self._search(self._dsns, self._dsns[:1], **options)
+
+    async def connect_elsewhere(self, **options: Any) -> Connection:
+        """Connect to another host than the last primary, if one takes writes now."""
+        others = self._dsns[1:]
+        return await self._search(others, others, **options)
+
+    async def _search(self, dsns: list[str], first: list[str], **options: Any) -> Connection:
+        deadline = monotonic() + CONNECT_SECONDS
+        attempts: dict[asyncio.Task[Connection], str] = {}
+        failed: dict[str, BaseException] = {}
+        asked = first
+        try:
+            while (left := deadline - monotonic()) > 0:
+                for dsn in asked:
+                    if dsn not in attempts.values():
+                        attempts[asyncio.create_task(_connect(dsn, left, **options))] = dsn
+                if (found := await _first_success(attempts, failed)) is not None:
+                    self._put_first(found[0])
+                    return found[1]
+                if not attempts and len(failed) == len(dsns):
+                    break
+                asked = dsns
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
+                attempt.add_done_callback(_drop)
+        raise _summary(dsns, failed)
+
+    def _put_first(self, dsn: str) -> None:
+        if dsn != self._dsns[0]:
+            self._dsns = [dsn, *(one for one in self._dsns if one != dsn)]
+            self.moves += 1
+
+
+async def _first_success(
+    attempts: dict[asyncio.Task[Connection], str], failed: dict[str, BaseException]
+) -> tuple[str, Connection] | None:
+    """Wait for a connection; None if all attempts fail, or without one after _ROUND_SECONDS."""
+    until = monotonic() + _ROUND_SECONDS
+    while attempts and (left := until - monotonic()) > 0:
+        done, _ = await asyncio.wait(attempts, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        for attempt in done:
+            if (error := attempt.exception()) is None:
+                return attempts.pop(attempt), attempt.result()
+            failed[attempts.pop(attempt)] = error
+    return None
+
+
+def _drop(attempt: "asyncio.Task[Connection]") -> None:
+    """Close the connection of an attempt that was overtaken."""
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().terminate()
+
+
+def _summary(dsns: list[str], failed: dict[str, BaseException]) -> BaseException:
+    """Return the error to raise: what somebody has to mend, or else what each host answered."""
+    for error in failed.values():
+        if not means_next_host(error):
+            return error
+    if failed and all(isinstance(one, asyncpg.TargetServerAttributeNotMatched) for one in failed.values()):
+        return next(iter(failed.values()))
+    return ConnectionError(
+        "none of the hosts takes writes: "
+        + "; ".join(f"{_name_of(dsn)}: {_answer_of(failed.get(dsn))}" for dsn in sorted(dsns))
+    )
+
+
+def _name_of(dsn: str) -> str:
+    return urlsplit(dsn).netloc.rpartition("@")[2]
+
+
+def _answer_of(error: BaseException | None) -> str:
+    if error is None:
+        return f"no answer within {CONNECT_SECONDS:g} s"
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return "it is a standby, or configured as read-only"
+    return str(error) or type(error).__name__
 
 
 async def _connect(dsn: str, seconds: float, **options: Any) -> Connection:
@@ -44,7 +122,7 @@ async def _connect(dsn: str, seconds: float, **options: Any) -> Connection:
     try:
         connection = await asyncpg.connect(dsn, timeout=seconds, target_session_attrs="read-write", **options)
     except TimeoutError:
-        raise ConnectionError(f"timed out after {seconds:g} s") from None
+        raise ConnectionError(f"timed out after {seconds:.3g} s") from None
     except asyncpg.PostgresConnectionError as error:
         raise ConnectionError(str(error)) from error
     _detect_dead_peer(connection)

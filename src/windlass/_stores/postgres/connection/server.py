@@ -24,6 +24,8 @@ _SETTINGS = {
 # Ends a statement that waits for a lock soon after its client has gone. From version 14, not on all systems.
 _CONNECTION_CHECK = {"client_connection_check_interval": "5s"}
 
+_DURABILITY_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names")
+
 SET_LOCAL = "".join(
     f"SET LOCAL {name} = {value!r};"
     for name, value in _SETTINGS.items()
@@ -37,6 +39,21 @@ UNKNOWN = Promise(
 )
 
 _DURABLE = "Postgres writes each commit to disk before it acknowledges it"
+_REPLICATED = {
+    "remote_write": (
+        "Postgres writes each commit to disk, and a synchronous standby has received it, before it "
+        "acknowledges it"
+    ),
+    "on": "Postgres writes each commit to disk, here and on a synchronous standby, before it acknowledges it",
+}
+_UNCONFIRMED = (
+    "the URL names several hosts, but commits do not wait for a standby: a failover can lose the last "
+    "acknowledged ones; set synchronous_standby_names"
+)
+_LOCAL = (
+    "synchronous_commit is local for this user, so commits do not wait for the synchronous standby: a "
+    "failover can lose the last acknowledged ones; set synchronous_commit = on"
+)
 _RELAXED = {
     ("fsync", "off"): "fsync is off: a machine crash can corrupt the whole database; set fsync = on",
     ("full_page_writes", "off"): (
@@ -50,7 +67,7 @@ _RELAXED = {
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """The server as it was found at the first connection.
+    """The server as it was found at the first connection, with the settings that the last one found.
 
     `pooled`: a pooler in transaction mode is in between, so nothing lasts from one transaction to the next,
     prepared statements and settings included.
@@ -59,13 +76,34 @@ class Server(Struct, frozen=True, kw_only=True):
     pooled: bool
     settings: dict[str, str]
     checks_clients: bool = False  # It notices in the middle of a statement that its client has gone.
+    several_hosts: bool = False
+
+    @property
+    def has_synchronous_standbys(self) -> bool:
+        """Whether the configuration names synchronous standbys, connected or not."""
+        return bool(self.settings.get("synchronous_standby_names", "").strip())
+
+    @property
+    def commit_level(self) -> str:
+        """The value of synchronous_commit for this user."""
+        return self.settings.get("synchronous_commit", "on")
+
+    @property
+    def awaits_standbys(self) -> bool:
+        """Whether a commit is acknowledged only after a synchronous standby has it."""
+        return self.has_synchronous_standbys and self.commit_level not in ("off", "local")
 
     @property
     def promise(self) -> Promise:
         relaxed = [why for (name, value), why in _RELAXED.items() if self.settings.get(name) == value]
+        if self.has_synchronous_standbys and self.commit_level == "local":
+            relaxed.append(_LOCAL)
+        elif self.several_hosts and not self.has_synchronous_standbys:
+            relaxed.append(_UNCONFIRMED)
         if relaxed:
             return Promise(durability=Durability.RELAXED, why="; ".join(relaxed))
-        return Promise(durability=Durability.DURABLE, why=_DURABLE)
+        replicated = _REPLICATED.get(self.commit_level, _REPLICATED["on"])
+        return Promise(durability=Durability.DURABLE, why=replicated if self.awaits_standbys else _DURABLE)
 
     def options(self, *, tuned: bool) -> dict[str, Any]:
         """Return asyncpg's options for a connection; `tuned` adds the settings that the statements need."""
@@ -79,19 +117,27 @@ class Server(Struct, frozen=True, kw_only=True):
         }
 
 
-async def inspect(connection: Connection) -> Server:
+async def inspect(connection: Connection, *, several_hosts: bool = False) -> Server:
     # A pooler answers the start-up itself and invents a process id. Without parameters the query needs no
     # prepared statement, which a pooler might lose.
     reported_pid = int(connection.get_server_pid())
     status = await connection.execute(f"SELECT WHERE pg_backend_pid() = {reported_pid}")
-    async with connection.transaction():
-        names = ["fsync", "synchronous_commit", "full_page_writes"]
-        rows = await connection.fetch(
-            "SELECT name, setting FROM pg_catalog.pg_settings WHERE name = ANY($1::text[])", names
-        )
+    settings = await read_settings(connection)
     pooled = status == "SELECT 0"
-    checks_clients = not pooled and await _can_check_clients(connection)
-    return Server(pooled=pooled, settings=dict(rows), checks_clients=checks_clients)
+    return Server(
+        pooled=pooled,
+        settings=settings,
+        checks_clients=not pooled and await _can_check_clients(connection),
+        several_hosts=several_hosts,
+    )
+
+
+async def read_settings(connection: Connection) -> dict[str, str]:
+    """Return what durability depends on, as it is for this user."""
+    wanted = ", ".join(f"current_setting('{name}')" for name in _DURABILITY_SETTINGS)
+    async with connection.transaction():
+        values = await connection.fetchrow(f"SELECT {wanted}")
+    return dict(zip(_DURABILITY_SETTINGS, values, strict=True))
 
 
 async def _can_check_clients(connection: Connection) -> bool:

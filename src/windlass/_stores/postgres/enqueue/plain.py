@@ -23,7 +23,20 @@ FRESH_MS = 1000
 def insert_plain(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
     """Insert tasks; those that exist already stay as they are."""
     created = {row[0] for row in (yield insert_statement(env, batch))}
-    return enqueued(batch, created)
+    results = enqueued(batch, created)
+    yield from await_standbys(env, results)
+    return results
+
+
+def await_standbys(env: Environment, results: Sequence[Enqueued]) -> Script[None]:
+    """Before the acknowledgement of a task that exists already, have the commit wait for the standbys.
+
+    A commit whose client gave up or was terminated while it waited for them is visible at once. This
+    transaction, which only found it, would write nothing and so not wait; a failover would then lose a task
+    that was acknowledged here.
+    """
+    if env.awaits_standbys and not all(one.created for one in results):
+        yield from fetch("await_standbys")
 
 
 def insert_again(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
@@ -40,7 +53,9 @@ def insert_again(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqu
         if repeated:
             yield from fetch("undo_insert", repeated)
             created.difference_update(repeated)
-    return enqueued(batch, created)
+    results = enqueued(batch, created)
+    yield from await_standbys(env, results)
+    return results
 
 
 def ended_between(env: Environment, batch: Sequence[NewTask]) -> Query:

@@ -19,6 +19,7 @@ from ..connection.client import Connections
 from ..rows import Row
 from ..script import Query
 from . import partitions
+from .standbys import standby_finding
 
 MAX_CLOCK_SKEW = timedelta(seconds=2)
 MAX_TRANSACTION_SECONDS = 300.0
@@ -165,6 +166,14 @@ async def _durability(probe: Probe) -> AsyncIterator[Finding]:
     yield report("durability", server.promise.why)
 
 
+async def _replication(probe: Probe) -> AsyncIterator[Finding]:
+    server = probe.connections.server
+    assert server is not None
+    rows = await probe.connections.fetch(Query("standbys", (), _STANDBYS))
+    if found := standby_finding(server, [row[0] for row in rows]):
+        yield found
+
+
 async def _server(probe: Probe) -> AsyncIterator[Finding]:
     ((encoding, autovacuum, most, used, sees_all),) = await probe.rows("check_server")
     if encoding != "UTF8":
@@ -188,6 +197,9 @@ async def _server(probe: Probe) -> AsyncIterator[Finding]:
             "GRANT pg_read_all_stats TO it to have other users' checked as well",
         )
 
+
+# For each standby: sync, quorum, potential or async; null without the privilege to see it.
+_STANDBYS = "SELECT sync_state FROM pg_catalog.pg_stat_replication WHERE state IS DISTINCT FROM 'backup'"
 
 # What holds up vacuum, and for how many seconds (a replication slot: transactions). Not in a file under sql/,
 # because its words are Postgres's and not those of our vocabulary.
@@ -309,4 +321,17 @@ async def _records(probe: Probe) -> AsyncIterator[Finding]:
     yield records(unreadable(await probe.rows("bodies", MAX_CHECKED)))
 
 
-_CHECKS = (_indexes, _tables, _size, _days, _durability, _server, _vacuum, _clock, _pooler, _tasks, _records)
+_CHECKS = (
+    _indexes,
+    _tables,
+    _size,
+    _days,
+    _durability,
+    _replication,
+    _server,
+    _vacuum,
+    _clock,
+    _pooler,
+    _tasks,
+    _records,
+)

@@ -30,6 +30,7 @@ class Appender:
         self._owner = owner
         self.epoch = place  # of the TAKE, which must be the first append
         self.n = 0  # of the next entry
+        self._void = 0  # entries of others among those of this reign, as far as is known
         self.appended_at = 0.0  # by the monotonic clock
         self.log_bytes = 0  # appended so far
         self.tail: asyncio.Future[int] | None = None  # the place of the last entry, once it stands
@@ -87,7 +88,7 @@ class Appender:
 
     async def _stand(self, n: int, data: bytes, before: "asyncio.Future[int] | None") -> int:
         """Return the place of an entry once it stands. Raises FencedError if it never will."""
-        stored = await self._publish(data, self.epoch + n)
+        stored = await self._publish(data, self.epoch + n + self._void)
         place = self.epoch if before is None else await asyncio.shield(before) + 1
         pause = _FIRST_PAUSE
         while stored != place:
@@ -104,6 +105,7 @@ class Appender:
                 self._lose(f"{found.owner} has taken place {place}")
             else:
                 place += 1  # It is void.
+        self._void = place - self.epoch - n
         return place
 
     async def _publish(self, data: bytes, place: int) -> int | None:

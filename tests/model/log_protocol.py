@@ -107,12 +107,12 @@ class LogModel:
         place = len(world.log) + 1
         if message.expected == place - 1:
             after = self._without_stale(world._replace(log=(*world.log, message.entry)))
-            yield Step(f"the stream stores {message.entry}, at {place}", after)
+            yield Step(f"the stream stores {message.entry}, at {place}", after, call=("store", message))
         elif world.failures:
             log = (*world.log, message.entry)
             after = self._without_stale(world._replace(log=log, failures=world.failures - 1))
             text = f"the stream stores {message.entry}, at {place}, though it was for {message.expected + 1}"
-            yield Step(text, after, is_fault=True)
+            yield Step(text, after, is_fault=True, call=("store", message))
 
     def _without_stale(self, world: World) -> World:
         """Forget messages that no stream whose check works will store any more."""
@@ -130,7 +130,8 @@ class LogModel:
         epoch = len(world.log) + 1
         reign = Reign(epoch, self.replays(world)[-1].history)
         after = self._publish(_with(world, number, reign), Entry(Kind.TAKE, number, epoch, 0), epoch)
-        return Step(f"reign {number} has replayed the log and publishes TAKE for {epoch}", after)
+        text = f"reign {number} has replayed the log and publishes TAKE for {epoch}"
+        return Step(text, after, call=("take", number))
 
     def _append(self, world: World, number: int, reign: Reign) -> Iterator[Step[World]]:
         in_flight = len(reign.appended) + 1 - len(reign.places)
@@ -150,7 +151,8 @@ class LogModel:
                 bases |= {base}
             after = _with(world._replace(bases=bases), number, changed)
             after = self._publish(after, _entry(number, changed, n), place)
-            yield Step(f"reign {number} publishes {kind} {n} for {place}", after)
+            text = f"reign {number} publishes {kind} {n} for {place}"
+            yield Step(text, after, call=("append", number, kind))
 
     def _kinds(self, reign: Reign) -> Iterator[Kind]:
         """What it may append next."""
@@ -183,7 +185,8 @@ class LogModel:
             place += 1
         again = self._publish(world, mine, place)
         if again != world:
-            yield Step(f"reign {number} finds nothing at {place} and publishes {mine.kind} {n} again", again)
+            text = f"reign {number} finds nothing at {place} and publishes {mine.kind} {n} again"
+            yield Step(text, again, call=("look", number))
         elif n < len(reign.appended):
             yield from self._acknowledge_early(world, number, reign, n + 1)
 
@@ -200,12 +203,14 @@ class LogModel:
         if found.kind is Kind.SNAPSHOT:
             changed = changed._replace(may_delete=True)
         done = "owns the store" if found.kind is Kind.TAKE else f"acknowledges {found.kind} {found.n}"
-        return Step(f"reign {number} finds it at {place} and {done}", _with(world, number, changed))
+        text = f"reign {number} finds it at {place} and {done}"
+        return Step(text, _with(world, number, changed), call=("look", number))
 
     def _lose(self, world: World, number: int, reign: Reign, place: int) -> Step[World]:
         if not reign.places:  # it never owned the store: it follows the log again
-            return self._take(world, number)
-        return Step(f"reign {number} is fenced by {place}", _with(world, number, reign._replace(fenced=True)))
+            return self._take(world, number)._replace(call=("look", number))
+        after = _with(world, number, reign._replace(fenced=True))
+        return Step(f"reign {number} is fenced by {place}", after, call=("look", number))
 
     def _delete(self, world: World, number: int, reign: Reign, base: Base) -> Step[World]:
         """Delete what a snapshot replaces. May come late, from an owner that was fenced meanwhile."""
@@ -214,7 +219,7 @@ class LogModel:
             bases=frozenset(kept for kept in world.bases if kept.place >= base.place),
         )
         text = f"reign {number} deletes the log through {base.place}, and older snapshots"
-        return Step(text, _with(after, number, reign._replace(may_delete=False)))
+        return Step(text, _with(after, number, reign._replace(may_delete=False)), call=("delete", number))
 
     # -- what must hold ----------------------------------------------------------------------------------
 

@@ -178,6 +178,25 @@ class LoopThread:
             future.cancel()  # the caller was interrupted: nobody waits for the result
             raise
 
+    def run_here(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that needs no event loop in the caller's thread; like `run` if one runs in that.
+
+        Handing it to another thread and back costs more than a quick store takes.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            return self.run(coroutine)
+        try:
+            coroutine.send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        coroutine.close()
+        raise RuntimeError("a store that needs no event loop waited for one")
+
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Start a coroutine there; return the future of its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._running())
@@ -320,7 +339,8 @@ class Client:
     ) -> list[Handle[Any]]:
         """Do the same for a thread without an event loop. Its connection is only used in that thread."""
         if within is None:
-            return loop.run(self.enqueue_tasks(batch))
+            can_block = Capability.BLOCK in self._store.capabilities
+            return (loop.run_here if can_block else loop.run)(self.enqueue_tasks(batch))
         _check(batch)
         self.types.check_all_keys(batch)
         with send_span(batch) as span:

@@ -19,6 +19,14 @@ IDLE_SECONDS = 300.0
 _CLOSE_SECONDS = 5.0
 
 
+def none_free() -> ConnectionError:
+    """Return the error of a caller who waited in vain for a connection."""
+    return ConnectionError(
+        f"timed out after {ACQUIRE_SECONDS:g} s waiting for a free connection of the pool; "
+        f"raise connections= in the store's URL"
+    )
+
+
 class Pool:
     """Up to `size` connections, opened as they are needed; the one used last is taken first."""
 
@@ -44,10 +52,7 @@ class Pool:
                 async with asyncio.timeout(ACQUIRE_SECONDS):
                     await self._permits.acquire()
             except TimeoutError:
-                raise ConnectionError(
-                    f"timed out after {ACQUIRE_SECONDS:g} s waiting for a free connection of the pool; "
-                    f"raise connections= in the store's URL"
-                ) from None
+                raise none_free() from None
         else:
             await self._permits.acquire()
         try:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from .._store.forward import ForwardingStore
-from .._store.protocol import Store, Transaction, Wake
+from .._store.protocol import Capability, Store, Transaction, Wake
 from ..errors import StoreUnavailable
 
 P = ParamSpec("P")
@@ -94,6 +94,11 @@ class FaultyStore(ForwardingStore):
     def __init__(self, inner: Store, plan: Plan) -> None:
         super().__init__(inner)
         self._plan = plan
+
+    @property
+    def capabilities(self) -> Capability:
+        """Those of the store, except that a hold waits on an event loop."""
+        return self.inner.capabilities & ~Capability.BLOCK
 
     def another(self) -> "FaultyStore":
         """Return another handle under the same plan."""

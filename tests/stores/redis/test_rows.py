@@ -13,7 +13,7 @@ from windlass._model.filter import Filter, Page, Rewrite, Rewritten, TaskDocumen
 from windlass._model.lease import ProgressReport
 from windlass._model.limit import Limit
 from windlass._model.queue import Retention
-from windlass._model.task import DAMAGED, Progress
+from windlass._model.task import DAMAGED, Progress, synthetic_trace
 from windlass._stores.redis import RedisStore
 from windlass._stores.redis.keys import Keys, packed, unpacked
 from windlass._stores.redis.rows import LONGEST_INSIDE
@@ -116,6 +116,8 @@ async def test_a_damaged_task_gives_back_its_permits(store: RedisStore, peek: Pe
     [
         f"00-{'0af7651916cd43dd8448eb211c80319c'}-b7ad6b7169203331-01",
         f"00-{'0AF7651916CD43DD8448EB211C80319C'}-b7ad6b7169203331-01",
+        synthetic_trace(0x0AF7651916CD43DD8448EB211C80319C),
+        synthetic_trace(0x3DF7651916CD43DD8448EB211C80319C),  # begins with what marks other text
         "0" * 55,
         f"{'0' * 53}é",
         "anything",

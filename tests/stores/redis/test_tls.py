@@ -1,9 +1,11 @@
 """TLS: the server's certificate is verified, by the system's authorities or those of SSL_CERT_FILE."""
 
+import asyncio
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from cryptography import x509
@@ -18,6 +20,8 @@ from tests.servers.redis import Redis
 from windlass._stores.redis import RedisStore
 from windlass.errors import StoreUnavailable
 from windlass.testing.conformance.steps import all_tasks, enqueue_one
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -74,9 +78,18 @@ async def test_a_store_over_tls_works(url: str, certificate: Path, monkeypatch: 
     await store.open()
 
     task_id = await enqueue_one(store)
+    other = await asyncio.to_thread(without_loop, enqueue_one(store))
 
-    assert [task.id for task in await all_tasks(store)] == [task_id]
+    assert [task.id for task in await all_tasks(store)] == [task_id, other]
     await store.close()
+
+
+def without_loop(call: Coroutine[Any, Any, T]) -> T:
+    """Run a call that never waits for an event loop."""
+    with pytest.raises(StopIteration) as end:
+        call.send(None)
+    result: T = end.value.value
+    return result
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(url: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from time import monotonic_ns
@@ -22,7 +23,7 @@ from ..rules.queue_rules import QueueRules
 from . import schema
 from .clock import StoreClock
 from .connection.address import Address
-from .connection.client import Client
+from .connection.client import Client, running_loop
 from .keys import Keys
 from .rows import Stored, moment
 from .unit_of_work import UnitOfWork
@@ -141,7 +142,11 @@ class Database:
         """Prepare for another attempt: read the rules again, and wait a little so that others finish."""
         await self.read_rules()
         if attempt:
-            await asyncio.sleep(random.random() * _PAUSE_SECONDS * min(attempt, 20))
+            seconds = random.random() * _PAUSE_SECONDS * min(attempt, 20)
+            if running_loop() is None:
+                time.sleep(seconds)  # noqa: ASYNC251  a thread without an event loop
+            else:
+                await asyncio.sleep(seconds)
 
     def contended(self) -> StoreUnavailable:
         """Return the error of work that others kept overtaking."""

@@ -3,9 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from random import uniform
-from typing import Any
-
-from redis import exceptions
 
 from ..._store.protocol import Wake
 from ..._timers import Timer
@@ -13,7 +10,6 @@ from ...errors import StoreError
 from .connection.client import Client
 
 _RECONNECT_SECONDS = (0.1, 2.0)  # first and longest pause
-_POLL_SECONDS = 1.0
 _CANCEL_SECONDS = 0.5
 
 
@@ -54,7 +50,7 @@ class WakeHub:
         self._later.cancel()
         reading, self._reading = self._reading, None
         while reading is not None and not reading.done():
-            reading.cancel()  # Again: a cancellation that coincides with a reply can get lost in the driver.
+            reading.cancel()  # Again: a cancellation while it connects can get lost in the driver.
             await asyncio.wait([reading], timeout=_CANCEL_SECONDS)
 
     async def _read(self) -> None:
@@ -62,23 +58,17 @@ class WakeHub:
         pause, longest = _RECONNECT_SECONDS
         while True:
             try:
-                async with (
-                    await self._client.subscriber() as client,
-                    client.pubsub(ignore_subscribe_messages=True) as subscription,
-                ):
-                    await subscription.subscribe(self._channel)
+                link = await self._client.subscribe(self._channel, lambda data: self._tell(data.decode()))
+                try:
                     pause = _RECONNECT_SECONDS[0]
                     self._tell("r")
-                    await self._receive(subscription)
-            except (exceptions.RedisError, OSError, StoreError, RuntimeError):
-                await asyncio.sleep(uniform(0, pause))
-                pause = min(pause * 2, longest)
-
-    async def _receive(self, subscription: Any) -> None:
-        while True:
-            message = await subscription.get_message(timeout=_POLL_SECONDS)
-            if message is not None:
-                self._tell(message["data"].decode())
+                    await link.until_closed()
+                finally:
+                    link.terminate()
+            except StoreError:
+                pass
+            await asyncio.sleep(uniform(0, pause))
+            pause = min(pause * 2, longest)
 
     def _tell(self, message: str) -> None:
         kind, queue = message[:1], message[1:]

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from ..._model.attempt import Attempt
 from ..._model.state import State
-from ..._model.task import DAMAGED, Error, Progress, Task, TaskId
+from ..._model.task import DAMAGED, Error, NewTask, Progress, Task, TaskId
 from .keys import NO_PLACE, SEPARATOR, group_of
 
 LONGEST_INSIDE = 1_000
@@ -32,6 +32,9 @@ of group, session, worker, permits, progress and what else may change.
 
 VERSION_BYTES = 4
 """The version comes first. A commit is refused if it has changed since the task was read."""
+
+DUE = 14
+"""Where the instant is that a task was due at."""
 
 PERMITS = "\n"  # between the keys of permits
 
@@ -51,6 +54,7 @@ _STATES = {letter: state for state, letter in _LETTERS.items()}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST = 250_000_000_000_000_000  # microseconds: the year 9892
+_TRACE_ID_BYTES = 16
 _progress = msgspec.msgpack.Decoder(Progress)
 _attempts = msgspec.msgpack.Decoder(Attempt)
 encode = msgspec.msgpack.Encoder().encode
@@ -289,7 +293,7 @@ def read_attempt(data: bytes) -> Attempt:
 # -- write -------------------------------------------------------------------------------------------
 
 
-def document_of(task: Task) -> bytes:
+def document_of(task: Task | NewTask) -> bytes:
     """Return the document of a task."""
     return encode(
         _Document(
@@ -312,21 +316,26 @@ def document_of(task: Task) -> bytes:
 
 @lru_cache(maxsize=256)
 def _packed(trace: str | None) -> bytes | None:
-    """Return a traceparent of version 00 in half as many bytes; any other text after a "="."""
+    """Return a traceparent of version 00 in half as many bytes; any other text after a "=".
+
+    Of one without a span (`synthetic_trace`) the trace id tells the rest.
+    """
     if trace is None:
         return None
     with suppress(ValueError):
-        packed = bytes.fromhex(trace.replace("-", ""))
-        if trace.startswith("00-") and _unpacked(packed) == trace:
-            return packed
+        for digits in (trace[3:35], trace.replace("-", "")):
+            packed = bytes.fromhex(digits)
+            if _unpacked(packed) == trace:
+                return packed
     return b"=" + trace.encode()
 
 
-@lru_cache(maxsize=256)
 def _unpacked(trace: bytes | None) -> str | None:
     if trace is None or trace[:1] == b"=":
         return None if trace is None else trace[1:].decode()
     digits = trace.hex()
+    if len(trace) == _TRACE_ID_BYTES:
+        return f"00-{digits}-{digits[:16]}-00"
     return "-".join((digits[:2], digits[2:34], digits[34:50], digits[50:]))
 
 

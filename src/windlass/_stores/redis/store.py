@@ -41,6 +41,7 @@ from .claim.claimer import Claimer
 from .connection.address import Address, parse
 from .connection.client import on_their_loops
 from .database import Database
+from .enqueue import PlainEnqueue
 from .notify import WakeHub
 from .read import Reader
 from .rule_player import play
@@ -65,12 +66,13 @@ class RedisStore:
     connections.
     """
 
-    capabilities = Capability.SHARE
+    capabilities = Capability.SHARE | Capability.BLOCK
 
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
         self.address = address
         self._test_clock = clock
         self._database = Database(address, clock)
+        self._plain = PlainEnqueue(self._database)
         self._claimer = Claimer(self._database)
         self._reader = Reader(self._database)
         self._hubs: dict[asyncio.AbstractEventLoop, WakeHub] = {}
@@ -109,6 +111,8 @@ class RedisStore:
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         """Enqueue in one round trip if no id is known yet, and no key or predecessor must be looked up."""
+        if (enqueued := await self._plain.enqueue(batch)) is not None:
+            return enqueued
         unknown = {new.id: None for new in batch}
         return await self._database.transact(lambda unit: play(unit, admit(unit, batch)), unknown)
 

@@ -6,13 +6,11 @@ What is written is the difference between the task as it was read and as it is t
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from msgspec import Struct
-
 from ..._model.state import ENDED, State
 from ..._model.task import Task
 from .connection.link import Argument
 from .keys import NO_PLACE, SEPARATOR, Keys, group_of, packed
-from .rows import Stored, instant, row_of
+from .rows import Stored, instant
 
 Command: TypeAlias = list[Argument]
 """A command, its key and its arguments. Some are our own: see lua/parts/commit.lua."""
@@ -87,58 +85,6 @@ class Commands:
             found[-1] = task
         else:
             found += (task, task)
-
-
-class _Alike(Struct, frozen=True, gc=False):
-    """What new ready tasks have in common that differ in id and document only."""
-
-    row: bytes  # without the document
-    group: str
-    due: int
-    ready: str
-    rank: int
-
-
-class ReadyTasks:
-    """Writes new tasks that are ready at once: what is the same for many of a batch is made once."""
-
-    def __init__(self, commands: Commands, keys: Keys) -> None:
-        self._commands = commands
-        self._keys = keys
-        self._alike: dict[tuple[object, ...], _Alike] = {}
-
-    def write(self, task: Task, place: str, document: bytes, position: int) -> bytes:
-        """Insert a task that is due when it is created; return its row."""
-        commands, keys = self._commands, self._keys
-        kind = (task.queue, task.type, task.tenant, task.boost, task.expires_at, place, not document)
-        alike = self._alike.get(kind)
-        if alike is None:
-            alike = self._alike[kind] = self._first(task, place, document)
-        commands.file(keys.ids, 0, position)
-        commands.file(alike.group, alike.due, position)
-        commands.file(alike.ready, alike.rank, position)
-        _name(commands, keys, task)
-        if task.expires_at is not None:
-            commands.file(keys.expiring, instant(task.expires_at), position)
-        if task.fingerprint is not None:
-            commands.run("HSET", keys.fingerprints, task.fingerprint, task.id)
-        return alike.row + document
-
-    def _first(self, task: Task, place: str, document: bytes) -> _Alike:
-        """Write what a queue, type and tenant need once."""
-        keys, due = self._keys, instant(task.due_at)
-        group = group_of(task.queue, task.type, task.tenant)
-        self._commands.run_once("SADD", keys.groups, f"{task.state.value}{SEPARATOR}{group}")
-        if place != NO_PLACE:
-            self._commands.run("ZADD", keys.places(task.queue), 0, place)
-        whole = row_of(Stored(task, 1, due, document, place))
-        return _Alike(
-            whole[: len(whole) - len(document)],
-            keys.group(task.state.value, group),
-            due,
-            keys.ready(task.queue, place),
-            task.rank,
-        )
 
 
 def write(commands: Commands, keys: Keys, before: Stored | None, after: Stored, position: int) -> None:

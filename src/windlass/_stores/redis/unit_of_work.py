@@ -34,7 +34,7 @@ from .rows import (
     row_of,
     version_of,
 )
-from .task_commands import Commands, ReadyTasks
+from .task_commands import Commands
 
 _AT_ONCE = 500  # arguments of one command
 _GIVEN = sorted({*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at", "expires_at"})
@@ -318,13 +318,9 @@ class UnitOfWork:
         changed = dict.fromkeys([*self._current, *self._touched, *self._permits])
         waited_for = {predecessor for predecessor, _ in self._joined}
         positions = dict(zip(self._stored, range(1, len(self._stored) + 1), strict=True))
-        ready = ReadyTasks(self._commands, self.keys)
         for task_id in changed:
             before, task = self._stored.get(task_id), self._now_is(task_id)
-            if before is None and task_id not in waited_for and task is not None and self._is_due_now(task):
-                document = self._document(None, task)
-                self._rows[task_id] = ready.write(task, self._place(task), document, positions[task_id])
-            elif task is not None:
+            if task is not None:
                 after = self._next(before, task, waited_for=task_id in waited_for)
                 self._rows[task_id] = row_of(after)
                 task_commands.write(self._commands, self.keys, before, after, positions[task_id])
@@ -333,10 +329,6 @@ class UnitOfWork:
                 task_commands.delete(self._commands, self.keys, before, positions[task_id])
         for message in self.wakes.messages:
             self.run("PUBLISH", self.keys.wakes, message)
-
-    def _is_due_now(self, task: Task) -> bool:
-        """Whether a new task is ready, and due since this very moment."""
-        return task.state is State.READY and task.run_at is self.now
 
     def _next(self, before: Stored | None, task: Task, *, waited_for: bool) -> Stored:
         permits: tuple[str, ...] = ()

@@ -1,14 +1,19 @@
 """Handles, capabilities and health: opening, closing, and refusing what a store cannot do."""
 
+import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ..._model.lease import Claimed
 from ..._model.state import State
+from ..._model.task import Enqueued, NewTask
 from ..._store.protocol import Capability, Durability, Severity, Store, require
 from ...errors import NotSupported
-from .steps import StoreTest, complete, dump, settle_now
+from .steps import StoreTest, all_tasks, complete, dump, settle_now, some_tasks
 
 
 class TestHandles(StoreTest):
@@ -83,6 +88,24 @@ class TestCapabilities(StoreTest):
             with pytest.raises(NotSupported, match="this store cannot"):
                 require(self.store, capability, "do that")
 
+    async def test_a_store_that_can_block_enqueues_without_an_event_loop(self) -> None:
+        """In threads of their own, each with a call that never waits for an event loop."""
+        if Capability.BLOCK not in self.store.capabilities:
+            pytest.skip("this store needs an event loop")
+        tasks = some_tasks(20)
+        keyed = [replace(new, idempotency_key=f"key {n % 10}") for n, new in enumerate(some_tasks(20))]
+
+        calls = [self._open_and_enqueue(new) for new in (*tasks, *keyed)]
+        results = await asyncio.gather(*[asyncio.to_thread(_run_without_loop, call) for call in calls])
+
+        assert [one.id for one in results[:20] if one.created] == [new.id for new in tasks]
+        assert {one.id for one in results} == {task.id for task in await all_tasks(self.store)}
+        assert sum(one.created for one in results) == 30
+
+    async def _open_and_enqueue(self, new: NewTask) -> Enqueued:
+        await self.store.open()
+        return (await self.store.enqueue([new]))[0]
+
     async def test_a_refusal_changes_nothing(self) -> None:
         async with self.unchanged():
             with suppress(NotSupported):
@@ -93,3 +116,10 @@ class TestCapabilities(StoreTest):
     async def test_a_store_declares_the_durability_of_its_writes(self) -> None:
         assert self.store.promise.durability in Durability
         assert self.store.promise.why
+
+
+def _run_without_loop(call: Coroutine[Any, Any, Enqueued]) -> Enqueued:
+    with pytest.raises(StopIteration) as end:
+        call.send(None)
+    result: Enqueued = end.value.value
+    return result

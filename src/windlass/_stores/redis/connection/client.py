@@ -1,20 +1,20 @@
-"""Requests to the primary: a pool for each event loop, scripts by their hash."""
+"""Requests to the primary: a pool for each event loop and one for threads without, scripts by their hash."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 from redis import exceptions
-from redis.asyncio import Redis
 
 from ....errors import StoreError, StoreUnavailable
 from ...pool import Pool
 from .address import Address
-from .errors import translated_errors
-from .link import Argument, Command, Link, options_of
-from .primary import Primary
+from .blocking import BlockingLink, BlockingPool
+from .errors import translated, translated_errors
+from .link import Argument, Command, Link
+from .primary import OpenLink, Primary
 from .scripts import script
 
 REPLICA_MILLISECONDS = 5_000
@@ -38,12 +38,16 @@ async def on_their_loops(calls: Calls) -> None:
             await asyncio.wait([asyncio.wrap_future(calling)], timeout=_CLOSE_SECONDS)
 
 
+# None in a thread without an event loop; get_running_loop raises then, which takes longer than a look-up.
+running_loop = asyncio._get_running_loop  # noqa: SLF001
+
+
 class _Way(Struct, eq=False):
-    """The connections of one event loop, all to one server."""
+    """The connections of one event loop, or of threads without one, all to one server."""
 
     host: str
     port: int
-    pool: Pool
+    pool: Pool | BlockingPool
 
 
 class Client:
@@ -52,8 +56,12 @@ class Client:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._primary = Primary(address)
-        self._ways: dict[asyncio.AbstractEventLoop, _Way] = {}
+        self._ways: dict[asyncio.AbstractEventLoop | None, _Way] = {}
         self._closed = False
+        # After a script, on the same connection.
+        self._wait: list[Command] = (
+            [("WAIT", address.replicas, REPLICA_MILLISECONDS)] if address.replicas else []
+        )
 
     def open(self) -> None:
         """Allow connections again after `close`."""
@@ -63,7 +71,9 @@ class Client:
         """Close all connections, each on its own event loop."""
         self._closed = True
         ways, self._ways = self._ways, {}
-        await on_their_loops({loop: way.pool.close for loop, way in ways.items()})
+        if None in ways:
+            await ways[None].pool.close()
+        await on_their_loops({loop: way.pool.close for loop, way in ways.items() if loop is not None})
 
     def leave_to_parent(self) -> None:
         """In a forked child: forget the parent's connections without touching them."""
@@ -72,23 +82,17 @@ class Client:
     # -- requests ------------------------------------------------------------------------------------
 
     async def run(self, name: str, keys: Sequence[str | bytes], arguments: Sequence[Argument]) -> Any:
-        """Run a script; the first key determines the slot."""
+        """Run a script; wait for replicas that must have its writes. The first key determines the slot."""
         wanted, rest = script(name), (len(keys), *keys, *arguments)
-        reply = await self._evaluate("EVALSHA", wanted.sha, *rest)
+        reply, *confirmed = await self._request([("EVALSHA", wanted.sha, *rest), *self._wait])
         if isinstance(reply, exceptions.NoScriptError):
-            reply = await self._evaluate("EVAL", wanted.text, *rest)
-        return self._checked(reply)
-
-    async def _evaluate(self, *command: Argument) -> Any:
-        """Run a script and, if replicas must have its writes, wait for them on the same connection."""
-        replicas = self.address.replicas
-        if not replicas:
-            return (await self._request([command]))[0]
-        reply, confirmed = await self._request([command, ("WAIT", replicas, REPLICA_MILLISECONDS)])
-        if not isinstance(reply, Exception) and self._checked(confirmed) < replicas:
+            reply, *confirmed = await self._request([("EVAL", wanted.text, *rest), *self._wait])
+        if isinstance(reply, Exception):
+            raise translated(reply, self.address.display) from reply
+        if confirmed and self._checked(confirmed[0]) < self.address.replicas:
             raise StoreUnavailable(
-                f"only {confirmed} of {replicas} replicas of Redis at {self.address.display} confirmed a "
-                f"write within {REPLICA_MILLISECONDS / 1000:g} s; it was carried out, "
+                f"only {confirmed[0]} of {self.address.replicas} replicas of Redis at {self.address.display} "
+                f"confirmed a write within {REPLICA_MILLISECONDS / 1000:g} s; it was carried out, "
                 f"but a failover may lose it"
             )
         return reply
@@ -119,58 +123,62 @@ class Client:
 
     def _checked(self, reply: Any) -> Any:
         if isinstance(reply, Exception):
-            with translated_errors(self.address.display):
-                raise reply
+            raise translated(reply, self.address.display) from reply
         return reply
 
     async def _request(self, commands: Sequence[Command]) -> list[Any]:
         """Make a request of the primary; of another one if the slot has moved, which carries out nothing."""
-        with translated_errors(self.address.display):
-            moves = 0
-            while True:
-                way = await self._way()
+        moves = 0
+        while True:
+            way = self._ways.get(running_loop()) or await self._find_way()
+            try:
+                link = await way.pool.acquire()
                 try:
-                    link: Link = await way.pool.acquire()
-                    try:
-                        replies = await link.request(commands)
-                    finally:
-                        way.pool.release(link)
-                except (exceptions.RedisError, OSError, TimeoutError):
-                    self._forget(way)
-                    raise
-                if any(isinstance(reply, _ELSEWHERE) for reply in replies):
-                    self._forget(way)
-                moves += 1
-                if not isinstance(replies[0], exceptions.MovedError) or moves > MOVES:
-                    return replies
+                    replies: list[Any] = await link.request(commands)
+                finally:
+                    way.pool.release(link)
+            except (exceptions.RedisError, OSError, TimeoutError) as error:
                 self._forget(way)
+                raise translated(error, self.address.display) from error
+            if any(isinstance(reply, _ELSEWHERE) for reply in replies):
+                self._forget(way)
+            moves += 1
+            if not isinstance(replies[0], exceptions.MovedError) or moves > MOVES:
+                return replies
+            self._forget(way)
 
     # -- the primary ---------------------------------------------------------------------------------
 
-    async def _way(self) -> _Way:
-        """Return the connections of the running event loop."""
+    async def _find_way(self) -> _Way:
+        """Make a pool for the running event loop, or for threads without one, to the primary."""
         if self._closed:
             raise StoreError(f"the store at {self.address.display} is closed; open it again to use it")
-        loop = asyncio.get_running_loop()
-        way = self._ways.get(loop)
-        if way is None:
-            host, port = await self._primary.find()
-            for ended in [one for one in self._ways if one.is_closed()]:
-                del self._ways[ended]
-            connect: Callable[[], Awaitable[Link]] = partial(Link.open, self.address, host, port)
-            # Another request may have found it meanwhile.
-            way = self._ways.setdefault(loop, _Way(host, port, Pool(connect, self.address.connections)))
-        return way
+        loop = running_loop()
+        with translated_errors(self.address.display):
+            host, port = await self._primary.find(_opener(loop))
+        for ended in [one for one in self._ways if one is not None and one.is_closed()]:
+            self._ways.pop(ended, None)
+        connect = partial(_opener(loop), self.address, host, port)
+        pool = (BlockingPool if loop is None else Pool)(connect, self.address.connections)
+        return self._ways.setdefault(
+            loop, _Way(host, port, pool)
+        )  # Another request may have made it meanwhile.
 
     def _forget(self, way: _Way) -> None:
         """Look for the primary again before the next request, if there may be another."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if self._primary.may_move and self._ways.get(loop) is way:
-            del self._ways[loop]
+            self._ways.pop(loop, None)
             way.pool.retire()
 
-    async def subscriber(self) -> Any:
-        """Return a client of redis-py for a subscription; the caller closes it."""
+    async def subscribe(self, channel: str, on_message: Callable[[bytes], None]) -> Link:
+        """Call a function with every message of a channel; return the connection, which the caller closes."""
+        way = self._ways.get(running_loop()) or await self._find_way()
         with translated_errors(self.address.display):
-            way = await self._way()
-        return Redis(**options_of(self.address, way.host, way.port), ssl=self.address.tls)
+            link = await Link.open(self.address, way.host, way.port)
+            await link.subscribe(channel, on_message)
+        return link
+
+
+def _opener(loop: asyncio.AbstractEventLoop | None) -> OpenLink:
+    return BlockingLink.open if loop is None else Link.open

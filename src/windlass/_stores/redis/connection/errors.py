@@ -24,10 +24,11 @@ def translated_errors(address: str) -> Iterator[None]:
     try:
         yield
     except (exceptions.RedisError, OSError, TimeoutError) as error:
-        raise _translated(error, address) from error
+        raise translated(error, address) from error
 
 
-def _translated(error: Exception, address: str) -> StoreError:
+def translated(error: Exception, address: str) -> StoreError:
+    """Return windlass's error for one of the driver's."""
     if isinstance(error, _DENIED):
         return StoreError(f"Redis at {address} denied access ({error}); check user, password and ACL")
     if isinstance(error, exceptions.MaxConnectionsError):

@@ -1,6 +1,6 @@
 """Which server to use: the one named, the primary that Sentinels know, or the owner of the store's slot."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -8,9 +8,10 @@ from redis import exceptions
 from redis.crc import key_slot
 
 from .address import Address
-from .link import Link
 
 Place: TypeAlias = tuple[str, int]
+OpenLink: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
+"""Opens a connection to an address, at a host and port."""
 
 
 class Primary:
@@ -26,14 +27,14 @@ class Primary:
         """Whether another server may be the primary later."""
         return self._address.kind != ""
 
-    async def find(self) -> Place:
+    async def find(self, open_link: OpenLink) -> Place:
         """Return host and port of the primary. Raises ConnectionError of redis-py if no server knows it."""
         if not self.may_move:
             return self._known[0]
         failure: Exception | None = None
         for place in list(self._known):
             try:
-                found = await self._ask(place)
+                found = await self._ask(place, open_link)
             except (exceptions.RedisError, OSError, TimeoutError) as error:
                 failure = error
             else:
@@ -42,11 +43,11 @@ class Primary:
         what = f"slot {self._slot}" if self._address.kind == "cluster" else repr(self._address.service)
         raise exceptions.ConnectionError(f"no server knows the primary of {what}") from failure
 
-    async def _ask(self, place: Place) -> Place | None:
+    async def _ask(self, place: Place, open_link: OpenLink) -> Place | None:
         address = self._address
         if address.kind == "sentinel":
             address = replace(address, user=address.sentinel_user, password=address.sentinel_password)
-        link = await Link.open(address, *place)
+        link = await open_link(address, *place)
         try:
             if address.kind == "cluster":
                 (shards,) = await link.request([("CLUSTER SHARDS",)])

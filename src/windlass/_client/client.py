@@ -30,7 +30,7 @@ from ..errors import (
     TaskDead,
     TaskFinished,
 )
-from .blocking_calls import warn_on_event_loop
+from .blocking_calls import is_on_event_loop, run_without_loop, warn_on_event_loop
 from .builder import TaskBuilder, encoded_payload
 from .predecessors import look_up
 from .published_types import KnownTypes
@@ -178,25 +178,6 @@ class LoopThread:
             future.cancel()  # the caller was interrupted: nobody waits for the result
             raise
 
-    def run_here(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine that needs no event loop in the caller's thread; like `run` if one runs in that.
-
-        Handing it to another thread and back costs more than a quick store takes.
-        """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            return self.run(coroutine)
-        try:
-            coroutine.send(None)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        coroutine.close()
-        raise RuntimeError("a store that needs no event loop waited for one")
-
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Start a coroutine there; return the future of its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._running())
@@ -339,8 +320,8 @@ class Client:
     ) -> list[Handle[Any]]:
         """Do the same for a thread without an event loop. Its connection is only used in that thread."""
         if within is None:
-            can_block = Capability.BLOCK in self._store.capabilities
-            return (loop.run_here if can_block else loop.run)(self.enqueue_tasks(batch))
+            can_block = Capability.BLOCK in self._store.capabilities and not is_on_event_loop()
+            return (run_without_loop if can_block else loop.run)(self.enqueue_tasks(batch))
         _check(batch)
         self.types.check_all_keys(batch)
         with send_span(batch) as span:

@@ -21,9 +21,9 @@ from ...errors import StoreError, StoreUnavailable, WindlassError
 from ..records import readable, reader
 from ..rules.queue_rules import QueueRules
 from . import schema
-from .clock import StoreClock
 from .connection.address import Address
 from .connection.client import Client, running_loop
+from .connection.clock import StoreClock
 from .keys import Keys
 from .rows import Stored, moment
 from .unit_of_work import UnitOfWork

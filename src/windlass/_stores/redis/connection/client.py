@@ -11,11 +11,11 @@ from redis import exceptions
 from ....errors import StoreError, StoreUnavailable
 from ...pool import Pool
 from .address import Address
-from .blocking import BlockingLink, BlockingPool
 from .errors import translated, translated_errors
 from .link import Argument, Command, Link
 from .primary import OpenLink, Primary
 from .scripts import script
+from .socket_link import SocketLink, SocketPool
 
 REPLICA_MILLISECONDS = 5_000
 SCANNED = 1000
@@ -47,7 +47,7 @@ class _Way(Struct, eq=False):
 
     host: str
     port: int
-    pool: Pool | BlockingPool
+    pool: Pool | SocketPool
 
 
 class Client:
@@ -159,7 +159,7 @@ class Client:
         for ended in [one for one in self._ways if one is not None and one.is_closed()]:
             self._ways.pop(ended, None)
         connect = partial(_opener(loop), self.address, host, port)
-        pool = (BlockingPool if loop is None else Pool)(connect, self.address.connections)
+        pool = (SocketPool if loop is None else Pool)(connect, self.address.connections)
         return self._ways.setdefault(
             loop, _Way(host, port, pool)
         )  # Another request may have made it meanwhile.
@@ -181,4 +181,4 @@ class Client:
 
 
 def _opener(loop: asyncio.AbstractEventLoop | None) -> OpenLink:
-    return BlockingLink.open if loop is None else Link.open
+    return SocketLink.open if loop is None else Link.open

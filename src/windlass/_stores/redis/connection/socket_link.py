@@ -33,11 +33,11 @@ _READ_BYTES = 1 << 16
 _CHECK_SECONDS = 1.0  # An idle connection is checked before it is used again.
 
 
-class BlockingLink:
+class SocketLink:
     """A connection to a server, for one request at a time."""
 
     def __init__(self, connection: Any) -> None:
-        """Use `BlockingLink.open`."""
+        """Use `SocketLink.open`."""
         self._connection = connection
         self._socket = connection._sock  # noqa: SLF001  redis-py has no name for it
         self._socket.settimeout(REPLY_SECONDS)
@@ -45,7 +45,7 @@ class BlockingLink:
         self._used_at = monotonic()
 
     @classmethod
-    async def open(cls, address: Address, host: str, port: int) -> "BlockingLink":
+    async def open(cls, address: Address, host: str, port: int) -> "SocketLink":
         """Connect. Raises the driver's errors."""
         kind: Any = SSLConnection if address.tls else Connection
         options = {"retry": Retry(NoBackoff(), 0), "socket_timeout": CONNECT_SECONDS}
@@ -95,18 +95,18 @@ class BlockingLink:
                 connection.disconnect()
 
 
-class BlockingPool:
+class SocketPool:
     """Up to `size` connections, opened as they are needed; the one used last is taken first."""
 
-    def __init__(self, connect: Callable[[], Awaitable[BlockingLink]], size: int) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[SocketLink]], size: int) -> None:
         self._connect = connect
         self._permits: SimpleQueue[None] = SimpleQueue()  # quicker than a semaphore
         for _ in range(size):
             self._permits.put(None)
-        self._free: deque[BlockingLink] = deque()
+        self._free: deque[SocketLink] = deque()
         self._closed = False
 
-    async def acquire(self) -> BlockingLink:
+    async def acquire(self) -> SocketLink:
         """Take a connection for exclusive use; ConnectionError if none is free within ACQUIRE_SECONDS."""
         try:
             self._permits.get(timeout=ACQUIRE_SECONDS)
@@ -122,7 +122,7 @@ class BlockingPool:
             self._permits.put(None)
             raise
 
-    def release(self, link: BlockingLink) -> None:
+    def release(self, link: SocketLink) -> None:
         """Return a connection."""
         if not link.is_closed():
             self._free.append(link)

@@ -13,7 +13,7 @@ import pytest
 from tests.servers.redis import Redis
 from tests.stores.redis.conftest import Peek
 from windlass import App, TaskType
-from windlass._stores.redis.connection import blocking
+from windlass._stores.redis.connection import socket_link
 from windlass.errors import StoreError, StoreUnavailable
 
 
@@ -64,7 +64,7 @@ def test_a_connection_that_was_cut_is_replaced(
     checked: bool,
 ) -> None:
     """An idle one is checked before its use; the request on any other is repeated."""
-    monkeypatch.setattr(blocking, "_CHECK_SECONDS", -1.0 if checked else 3600.0)
+    monkeypatch.setattr(socket_link, "_CHECK_SECONDS", -1.0 if checked else 3600.0)
     note.enqueue(1)
 
     peek("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")
@@ -76,7 +76,7 @@ def test_a_connection_that_was_cut_is_replaced(
 def test_a_server_that_does_not_answer_is_unavailable(
     app: App, note: TaskType[[int], None, None], peek: Peek, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking, "REPLY_SECONDS", 0.2)
+    monkeypatch.setattr(socket_link, "REPLY_SECONDS", 0.2)
     note.enqueue(1)
 
     peek("CLIENT", "PAUSE", 30_000, "WRITE")

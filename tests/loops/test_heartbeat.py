@@ -35,7 +35,7 @@ def app() -> App:
     return App("memory://")
 
 
-async def test_progress_reaches_the_store_in_about_a_second_at_the_usual_heartbeat(app: App) -> None:
+async def test_progress_reaches_the_store_long_before_the_next_heartbeat(app: App) -> None:
     gate = asyncio.Event()
 
     @app.task
@@ -44,15 +44,15 @@ async def test_progress_reaches_the_store_in_about_a_second_at_the_usual_heartbe
         ctx.progress(0.5, "half way")
         await gate.wait()
 
-    async with working(app, heartbeat=5, lease=30):
+    async with working(app, heartbeat=60, lease=180):
         handle = await long.aenqueue()  # type: ignore[call-arg]
-        began = monotonic()
-        progress = await eventually(handle.progress)
-        took = monotonic() - began
-        gate.set()
 
-    assert (progress.fraction, progress.message) == (0.5, "half way")
-    assert took < 4.5
+        async def is_half_way() -> bool:
+            progress = await handle.progress()
+            return progress is not None and (progress.fraction, progress.message) == (0.5, "half way")
+
+        await eventually(is_half_way, within=30)
+        gate.set()
 
 
 @pytest.mark.parametrize("way", ["returns", "fails", "in its transaction"])

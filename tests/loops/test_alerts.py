@@ -115,16 +115,17 @@ async def all_sent(app: App) -> bool:
 
 async def looks(app: App, keeper: Keeper, number: int = 2) -> None:
     """Wait until the keeper has looked so often: what it was going to do, it has done."""
-    looked, look = 0, keeper._alerts.evaluate_all
+    looked = 0
+    evaluate, every = keeper._chores["alert"]
 
     async def counted() -> None:
         nonlocal looked
-        await look()
+        await evaluate()
         looked += 1
 
-    keeper._alerts.evaluate_all = counted  # type: ignore[method-assign]
+    keeper._chores["alert"] = counted, every
     await eventually(lambda: looked >= number)
-    keeper._alerts.evaluate_all = look  # type: ignore[method-assign]
+    keeper._chores["alert"] = evaluate, every
 
 
 class TestRaising:

@@ -340,6 +340,32 @@ async def test_a_chore_with_a_bug_does_not_keep_the_others_from_being_done(
         await eventually(lambda: _in_state(app, State.READY))
 
 
+async def test_due_tasks_are_promoted_before_the_other_chores() -> None:
+    app, watch = watched()
+    hold = Hold()
+    watch.then("heartbeat", hold)  # with which a rescue begins
+    async with keeping(app):
+        async with asyncio.timeout(20):
+            await hold.reached()
+        assert watch.calls["promote"] == 1
+        hold.let_go()
+
+
+@pytest.mark.parametrize("broken", ["promote", "rescue"])
+async def test_a_chore_that_always_fails_does_not_keep_the_others_from_being_done(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "_HEAD_START", 0.5)
+    # Longer than the interval of rescues, so that these are due at every turn.
+    monkeypatch.setattr(keeper_module, "_RETRY_AFTER", 0.5)
+    monkeypatch.setattr(keeper_module, "_LAST_RETRY_AFTER", 0.5)
+    app, watch = watched()
+    watch.down.add(broken)
+    async with keeping(app):
+        await eventually(lambda: watch.calls["prune"])
+        await eventually(lambda: all(watch.calls[verb] >= 2 for verb in ("promote", "rescue", "apply")))
+
+
 async def test_more_than_one_round_can_prune_is_pruned_soon_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper_module, "PRUNE_BATCH", 2)
     monkeypatch.setattr(keeper_module, "_MAX_PRUNE_BATCHES", 2)

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from .._ids import new_id
 from .._model.filter import Expire, Filter
@@ -52,7 +54,11 @@ RESCUE_BATCH = 500
 PRUNE_BATCH = 500
 _MAX_PRUNE_BATCHES = 20  # at a time, so that pruning does not hold up the other chores
 _NOTHING_SCHEDULED = 3600.0
-_CHORES = ("lead", "promote", "rescue", "prune", "alert", "tick", "expire", "unserved", "history")
+_HEAD_START = 10.0  # seconds by which promoting goes before other chores, as tasks wait for it
+
+
+Chore: TypeAlias = Callable[[], Awaitable[float | None]]
+"""Does what is due; returns the seconds until more is, None: the usual interval."""
 
 
 class Archiver(Protocol):
@@ -89,9 +95,6 @@ class Keeper:
         self._name = name
         self._changed = asyncio.Event()
         self._lead_for = min(LEAD_FOR, lease)
-        self._due = dict.fromkeys((*_CHORES, "heartbeat"), 0.0)  # when to do each, by `monotonic`
-        self._due["unserved"] = monotonic() + _UNSERVED_EVERY  # workers of other queues may start with it
-        self._due["history"] = monotonic() + _HISTORY_AFTER
         self._last_clock: tuple[datetime, float] | None = None  # the store's time, and `monotonic` before it
         self._ticker = Ticker(store)
         self._alerts = AlertWatch(store, notifier or AlertNotifier(), self._on_sent)
@@ -103,6 +106,19 @@ class Keeper:
         self._unserved = UnservedQueues(store)
         self._history = HistoryChore(store)
         self._recorder = recorder
+        self._chores: dict[str, tuple[Chore, float]] = {
+            "promote": (self._promote, _PROMOTE_EVERY),
+            "tick": (self._ticker.fire_due, _TICK_AGAIN_AFTER),
+            "rescue": (self._rescue, max(lease.total_seconds() / 10, 0.2)),
+            "prune": (self._prune, _PRUNE_EVERY),
+            "alert": (self._alerts.evaluate_all, _ALERT_EVERY),
+            "expire": (partial(cancel_expired, store), _EXPIRE_EVERY),
+            "unserved": (self._unserved.warn, _UNSERVED_EVERY),
+            "history": (self._history.turn, _HISTORY_AGAIN_AFTER),
+        }
+        self._due = dict.fromkeys((*self._chores, "lead", "heartbeat"), monotonic())  # when to do each
+        self._due["unserved"] = monotonic() + _UNSERVED_EVERY  # workers of other queues may start with it
+        self._due["history"] = monotonic() + _HISTORY_AFTER
         self.leads = False
 
     async def run(self) -> None:
@@ -173,35 +189,29 @@ class Keeper:
         return self.leads
 
     async def _do_chores(self) -> float:
-        """Do what is due; return the seconds until the next chore is."""
+        """Do what is due; return the seconds until the next chore is.
+
+        A chore that fails ends the turn. So the next time is set first, and the longest overdue is done
+        first: what fails at every turn does not keep the others from being done. Promoting is due at every
+        turn, as a wake may have begun it.
+        """
         now = monotonic()
-        # The next time is set first: a chore that fails must not keep those after it from being done.
-        if now >= self._due["tick"]:
-            self._due["tick"] = now + _TICK_AGAIN_AFTER
-            self._due["tick"] = monotonic() + await self._ticker.fire_due()
-        if now >= self._due["rescue"]:
-            self._due["rescue"] = now + max(self._lease.total_seconds() / 10, 0.2)
-            await self._rescue()
-        if now >= self._due["prune"]:
-            self._due["prune"] = now + _PRUNE_EVERY
-            await self._archive()
-            if await prune_expired(self._store):
-                self._due["prune"] = now + _PRUNE_AGAIN_AFTER
-        if now >= self._due["alert"]:
-            self._due["alert"] = now + _ALERT_EVERY
-            await self._alerts.evaluate_all()
-        if now >= self._due["expire"]:
-            self._due["expire"] = now + _EXPIRE_EVERY
-            await cancel_expired(self._store)
-        if now >= self._due["unserved"]:
-            self._due["unserved"] = now + _UNSERVED_EVERY
-            await self._unserved.warn()
-        if now >= self._due["history"]:
-            self._due["history"] = now + _HISTORY_AGAIN_AFTER
-            self._due["history"] = monotonic() + await self._history.turn()
-        until_next = await promote_due(self._store)
-        self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
-        return max(min(self._due[chore] for chore in _CHORES) - monotonic(), 0.0)
+        self._due["promote"] = now - _HEAD_START
+        for name in sorted(self._chores, key=self._due.__getitem__):
+            if now >= self._due[name]:
+                do, every = self._chores[name]
+                self._due[name] = now + every
+                seconds = await do()
+                if seconds is not None:
+                    self._due[name] = monotonic() + seconds
+        return max(min(self._due[name] for name in (*self._chores, "lead")) - monotonic(), 0.0)
+
+    async def _promote(self) -> float:
+        return min(_PROMOTE_EVERY, await promote_due(self._store))
+
+    async def _prune(self) -> float | None:
+        await self._archive()
+        return _PRUNE_AGAIN_AFTER if await prune_expired(self._store) else None
 
     async def _archive(self) -> None:
         """Archive beside the other chores, as it may take long. The store prunes only what was archived."""

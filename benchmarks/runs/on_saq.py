@@ -2,16 +2,17 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 from saq import Queue, Worker
 
-from benchmarks.runs import probe
+from benchmarks.runs.asyncio_verbs import Enqueue, Verbs
 
 RUNNING = 50
-AT_ONCE = 1_000
 
 seen: dict[int, None] = {}  # its first sweep may repeat a task that has just been taken
 latencies: list[float] = []
@@ -25,83 +26,15 @@ async def stamp(_: Any, *, sent: float) -> None:
     latencies.append(time.monotonic() - sent)
 
 
-def preload(path: str, number: int, size: int = 0) -> dict[str, Any]:
-    """Enqueue this many tasks, 1,000 at once: it has no batches."""
-
-    async def send() -> float:
-        queue = Queue.from_url(path)
-        text = {"text": "x" * size} if size else {}
-        started = time.perf_counter()
-        for first in range(0, number, AT_ONCE):
-            some = range(first, min(first + AT_ONCE, number))
-            await asyncio.gather(*(queue.enqueue("note", n=n, **text) for n in some))
-        taken = time.perf_counter() - started
-        await queue.disconnect()
-        return taken
-
-    return {"rate": number / probe.looped(send())}
-
-
-def enqueue(path: str, number: int) -> dict[str, Any]:
-    """Enqueue one by one."""
-
-    async def send() -> dict[str, Any]:
-        queue = Queue.from_url(path)
-        answer = await probe.sent(number, 0, lambda n: queue.enqueue("note", n=n))
-        await queue.disconnect()
-        return answer
-
-    return probe.looped(send())
-
-
-def drain(path: str, number: int) -> dict[str, Any]:
-    """Drain the queue, timed from the start of the worker to the end of the last handler."""
-
-    async def work() -> dict[str, Any]:
-        async with _at_work(path):
-            return await asyncio.to_thread(probe.drained, seen, number)
-
-    return probe.looped(work())
-
-
-def share(path: str) -> dict[str, Any]:
-    """Run tasks beside other processes until none are left."""
-
-    async def work() -> dict[str, Any]:
-        await probe.told("go")
-        async with _at_work(path):
-            return await asyncio.to_thread(probe.shared, seen)
-
-    return probe.looped(work())
-
-
-def serve(path: str, number: int) -> dict[str, Any]:
-    """Run the worker for pickup across processes, until this many tasks have started."""
-
-    async def work() -> dict[str, Any]:
-        async with _at_work(path):
-            await asyncio.to_thread(probe.idle_share)
-            probe.ready()
-            await asyncio.to_thread(probe.wait_for, latencies, number)
-        return probe.spread(latencies)
-
-    return probe.looped(work())
-
-
-def send(path: str, number: int, gap: float) -> dict[str, Any]:
-    """Run the producer for pickup across processes."""
-
-    async def produce() -> None:
-        queue = Queue.from_url(path)
-        await probe.sent(number, gap, lambda _: queue.enqueue("stamp", sent=time.monotonic()))
-        await queue.disconnect()
-
-    probe.looped(produce())
-    return {}
+@contextlib.asynccontextmanager
+async def _connected(path: str) -> AsyncIterator[tuple[Enqueue, Enqueue]]:
+    queue = Queue.from_url(path)
+    yield functools.partial(queue.enqueue, "note"), functools.partial(queue.enqueue, "stamp")
+    await queue.disconnect()
 
 
 @contextlib.asynccontextmanager
-async def _at_work(path: str) -> Any:
+async def _at_work(path: str) -> AsyncIterator[None]:
     logging.getLogger("saq").setLevel(logging.ERROR)
     queue = Queue.from_url(path)
     worker: Any = Worker(queue, [note, stamp], concurrency=RUNNING)
@@ -115,4 +48,4 @@ async def _at_work(path: str) -> Any:
 
 
 if __name__ == "__main__":
-    probe.main({verb.__name__: verb for verb in (preload, enqueue, drain, share, serve, send)})
+    Verbs(_connected, _at_work, seen, latencies).main()

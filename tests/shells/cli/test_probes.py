@@ -147,42 +147,28 @@ def test_an_invalid_address_is_refused(run: Run, option: str) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("options", [(), pytest.param(("--workers", "2"), marks=pytest.mark.full)])
-def test_a_worker_answers_probes_and_notifies(
-    start: Start, manager: socket.socket, folder: Path, options: tuple[str, ...]
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("worker", "shop:app"),
+        pytest.param(("worker", "shop:app", "--workers", "2"), marks=pytest.mark.full),
+        ("keeper",),
+    ],
+)
+def test_a_worker_and_a_keeper_answer_probes_and_notify(
+    start: Start, manager: socket.socket, folder: Path, command: tuple[str, ...]
 ) -> None:
-    worker = start(
-        "worker", "shop:app", "--health=0", "--health-file=healthy", *options, env=notified(manager)
-    )
-    url = until(worker, "probes are at")[-1].split()[-3].removesuffix("/live")
+    process = start(*command, "--health=0", "--health-file=healthy", env=notified(manager))
+    url = until(process, "probes are at")[-1].split()[-3].removesuffix("/live")
     states = received(manager, b"READY=1")
     assert fetch(f"{url}/live") == (200, "alive")
     assert fetch(f"{url}/ready") == (200, "ready")
     assert fetch(f"{url}/metrics")[0] == 404
-    until(worker, "is ready" if not options else "2 workers started")
+    if command[0] == "worker":
+        until(process, "2 workers started" if "--workers" in command else "is ready")
     while not (folder / "healthy").exists():  # pytest's own time limit ends it
         pass
-    worker.terminate()
-    states |= received(manager, b"STOPPING=1")
-    _, err = worker.communicate(timeout=50)
-    assert worker.returncode == 0, err
-    assert states == {b"READY=1", b"WATCHDOG=1", b"STOPPING=1"}
-    assert not (folder / "healthy").exists()
-
-
-@pytest.mark.system
-def test_a_keeper_answers_probes_and_notifies(start: Start, manager: socket.socket, folder: Path) -> None:
-    keeper = start("keeper", "--health=0", "--health-file=healthy", env=notified(manager))
-    url = until(keeper, "probes are at")[-1].split()[-3].removesuffix("/live")
-    states = received(manager, b"READY=1")
-    assert fetch(f"{url}/live") == (200, "alive")
-    assert fetch(f"{url}/ready") == (200, "ready")
-    while not (folder / "healthy").exists():  # pytest's own time limit ends it
-        pass
-    keeper.terminate()
-    states |= received(manager, b"STOPPING=1")
-    _, err = keeper.communicate(timeout=50)
-    assert keeper.returncode == 0, err
+    states |= stopped(process, manager)
     assert states == {b"READY=1", b"WATCHDOG=1", b"STOPPING=1"}
     assert not (folder / "healthy").exists()
 
@@ -201,10 +187,7 @@ def test_a_server_notifies(start: Start, manager: socket.socket, command: tuple[
     server = start(*command, f"--port={free_port()}", env=notified(manager))
     states = received(manager, b"READY=1")
     until(server, "serving")  # it was announced before
-    server.terminate()
-    states |= received(manager, b"STOPPING=1")
-    _, err = server.communicate(timeout=50)
-    assert server.returncode == 0, err
+    states |= stopped(server, manager)
     assert states == {b"READY=1", b"WATCHDOG=1", b"STOPPING=1"}
 
 
@@ -217,4 +200,13 @@ def received(manager: socket.socket, last: bytes) -> set[bytes]:
     states: set[bytes] = set()
     while last not in states:
         states.add(manager.recv(4096))
+    return states
+
+
+def stopped(process: "subprocess.Popen[str]", manager: socket.socket) -> set[bytes]:
+    """Stop a process; return the states that it has sent meanwhile."""
+    process.terminate()
+    states = received(manager, b"STOPPING=1")
+    _, err = process.communicate(timeout=50)
+    assert process.returncode == 0, err
     return states

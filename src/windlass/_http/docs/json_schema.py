@@ -7,7 +7,6 @@ from inspect import cleandoc
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Raw
 
 Json: TypeAlias = dict[str, Any]
 
@@ -19,9 +18,7 @@ class Schemas:
 
     def __init__(self, kinds: Iterable[Any]) -> None:
         wanted = [*dict.fromkeys(kinds)]
-        made, components = msgspec.json.schema_components(
-            wanted, schema_hook=_any, ref_template=_PREFIX + "{name}"
-        )
+        made, components = msgspec.json.schema_components(wanted, ref_template=_PREFIX + "{name}")
         self._made: dict[Any, Json] = dict(zip(wanted, _portable(made), strict=True))
         self._components: dict[str, Json] = _portable(components)
         for one in self._components.values():
@@ -77,13 +74,6 @@ def _in_any_script(pattern: str) -> str:
     """Python's `\\w` matches every script, that of JSON Schema (ECMA-262) only ASCII."""
     made = pattern.replace(r"[^\W\d]", r"[\p{L}_]").replace(r"[\w", r"[\p{L}\p{N}_")
     return made.replace(r"\w", r"[\p{L}\p{N}_]")
-
-
-def _any(kind: type) -> Json:
-    """Return the schema of raw JSON: anything."""
-    if kind is Raw:
-        return {}
-    raise NotImplementedError
 
 
 def _referred(value: Any) -> set[str]:

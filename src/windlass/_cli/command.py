@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -192,6 +193,15 @@ class Commands(click.Group):
     """A group of such commands."""
 
     command_class: type[click.Command] | None = Command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first argument names; the error suggests a similar name."""
+        meant = get_close_matches(args[0], self.list_commands(ctx), n=1)
+        if meant and args[0] not in self.list_commands(ctx):
+            raise click.UsageError(f"No such command {args[0]!r}; did you mean {meant[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their whole summaries, which click would cut in a narrow terminal."""

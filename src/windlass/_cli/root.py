@@ -3,7 +3,6 @@
 import platform
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
@@ -45,15 +44,6 @@ class Root(Commands):
         module = _DEMO if cmd_name == "demo" else f"windlass._cli.{_MODULES[cmd_name]}.{cmd_name}"
         found: click.Command = getattr(import_module(module), cmd_name)
         return found
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first argument names; the error suggests a similar name."""
-        meant = get_close_matches(args[0], self.list_commands(ctx), n=1)
-        if meant and args[0] not in self.list_commands(ctx):
-            raise click.UsageError(f"No such command {args[0]!r}; did you mean {meant[0]!r}?", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Explain the exit codes."""

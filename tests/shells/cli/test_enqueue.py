@@ -2,13 +2,13 @@
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from .conftest import Run
+from .processes import Start, until
 
 DEEP = '{"a": ' * 70 + "1" + "}" * 70
 
@@ -246,9 +246,7 @@ def test_a_type_must_be_a_name(run: Run, stored: Callable[[], int], type_name: s
 
 
 @pytest.mark.system
-def test_timers_prints_the_result_with_its_secrets_masked(
-    run: Run, start: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_wait_prints_the_result_with_its_secrets_masked(run: Run, start: Start) -> None:
     worker = start("worker", "shop:app")
     plain = run("enqueue", "--app", "shop:app", "shop.welcome", '{"user_id": 1}', "--wait")
     revealed = run("enqueue", "--app", "shop:app", "shop.welcome", '{"user_id": 2}', "--wait", "--reveal")
@@ -266,7 +264,7 @@ def test_timers_prints_the_result_with_its_secrets_masked(
     assert worker.poll() is None
 
 
-def test_timers_ends_at_its_limit(run: Run) -> None:
+def test_wait_ends_at_its_limit(run: Run) -> None:
     ran = run("enqueue", "t", "--wait-at-most", "50ms")
 
     assert ran.code == 1
@@ -274,7 +272,32 @@ def test_timers_ends_at_its_limit(run: Run) -> None:
 
 
 @pytest.mark.system
-def test_an_interrupted_wait_exits_with_130(run: Run, start: Callable[..., subprocess.Popen[str]]) -> None:
+def test_a_wait_for_a_task_that_no_worker_serves_is_explained(
+    start: Start, stored: Callable[[], int], work: Callable[[], None]
+) -> None:
+    in_json = start("enqueue", "shop.welcome", '{"user_id": 1}', "--wait", "--json")
+    waiting = start("enqueue", "shop.welcome", '{"user_id": 2}', "--wait")
+    until(waiting, "no live worker serves queue default; `windlass worker APP` starts one")
+    while stored() < 2:  # pytest's own time limit ends it
+        pass
+    work()
+    out, err = waiting.communicate(timeout=50)
+
+    assert (waiting.returncode, json.loads(out)["user"], err) == (0, 2, "")
+    out, err = in_json.communicate(timeout=50)
+    assert (in_json.returncode, json.loads(out)["result"]["user"], err) == (0, 1, "")
+
+
+@pytest.mark.system
+def test_a_wait_for_a_task_that_no_worker_can_run_is_explained(start: Start) -> None:
+    worker = start("worker", "shop:app")
+    until(worker, "is ready")
+    waiting = start("enqueue", "nobody.has_this", "--wait")
+    until(waiting, "no live worker has a handler for nobody.has_this")
+
+
+@pytest.mark.system
+def test_an_interrupted_wait_exits_with_130(run: Run, start: Start) -> None:
     waiting = start("enqueue", "t", "--wait")
     assert waiting.stderr is not None
     assert waiting.stderr.readline().startswith("enqueued ")
@@ -283,7 +306,8 @@ def test_an_interrupted_wait_exits_with_130(run: Run, start: Callable[..., subpr
     out, err = waiting.communicate(timeout=20)
 
     assert waiting.returncode == 130
-    assert (out, err) == ("", "")
+    assert out == ""
+    assert "error" not in err
     assert len(run("tasks", "list", "--json").rows) == 1
 
 

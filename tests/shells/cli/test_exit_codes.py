@@ -13,6 +13,7 @@ from .conftest import Run
     ("command", "hint"),
     [
         (("taks",), "did you mean 'tasks'?"),
+        (("tasks", "lst"), "did you mean 'list'?"),
         (("tasks", "lst"), "windlass tasks --help"),
         (("tasks", "list", "--stat", "x"), "windlass tasks list --help"),
         (("tasks", "list", "--state", "lost"), "windlass tasks list --help"),

@@ -14,6 +14,7 @@ from .conftest import Run
 def test_workers_are_listed_while_they_live(run: Run, start: Callable[..., subprocess.Popen[str]]) -> None:
     run("migrate")
     assert "starts one" in run("workers").err
+    assert "starts one" in run("workers", "list").err
     worker = start("worker", "shop:app", "--name", "ada", "--slots", "3", "--log-format", "json")
     assert worker.stderr is not None
     while "is ready" not in json.loads(worker.stderr.readline())["message"]:

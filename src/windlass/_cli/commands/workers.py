@@ -13,6 +13,7 @@ from ..text import ago
 
 
 @click.command("workers", cls=Command)
+@click.argument("verb", required=False, type=click.Choice(["list"]), metavar="[list]", expose_value=False)
 @on_store
 async def workers(cli: Cli) -> None:
     """List workers with their busy slots and last heartbeats."""

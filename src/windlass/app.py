@@ -37,6 +37,7 @@ from ._policy.input.options import checked_name, checked_names, checked_sequence
 from ._policy.input.patterns import checked_patterns, patterns_of
 from ._policy.input.quote import quoted
 from ._policy.order.priority import parse_priority
+from ._policy.other_queues import check_keywords
 from ._store.outage import Outage
 from ._store.protocol import Store
 from ._stores import migration_sql, open_store, store_name
@@ -168,6 +169,7 @@ class App(AppDeclarations):
         process: bool = False,
         schedule: timedelta | float | str | None = None,
         example: Mapping[str, Any] | None = None,
+        **unknown: Any,
     ) -> Any:
         """Declare a function as a task type. The function may be async or not, and can still be called.
 
@@ -187,6 +189,7 @@ class App(AppDeclarations):
         task without arguments. `example`: a payload; with it, the type and its parameters are described in
         the OpenAPI document, which needs no key. Raises InvalidOption, also if the name is taken.
         """
+        check_keywords(self.task, unknown)
         delay = self.backoff if backoff is None else backoff
         is_unique, period = declared_unique(unique, unique_for)
         defaults = Defaults(

@@ -12,6 +12,7 @@ from ._model.options import Options
 from ._model.task import NewTask
 from ._policy.input.chain import Step
 from ._policy.input.new_task import check_options, later_step
+from ._policy.other_queues import METHODS
 from .errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -20,20 +21,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 C = TypeVar("C")  # what calling the function gives
 R = TypeVar("R")  # what the task's result is
-
-_ELSEWHERE = {
-    "apply_async": "using(…).enqueue()",
-    "defer": "enqueue()",
-    "defer_async": "aenqueue()",
-    "delay": "enqueue()",
-    "kiq": "aenqueue()",
-    "s": "step()",
-    "send": "enqueue()",
-    "send_with_options": "using(…).enqueue()",
-    "signature": "step()",
-    "si": "step()",
-}
-"""What the methods of other task queues are here."""
 
 
 class Prepared(Generic[P, R]):
@@ -48,7 +35,7 @@ class Prepared(Generic[P, R]):
     if not TYPE_CHECKING:  # a type checker would take any attribute for real
 
         def __getattr__(self, name: str) -> Any:
-            hint = f"; here it is {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            hint = f"; here it is {METHODS[name]}" if name in METHODS else ""
             text = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
             raise AttributeError(text, name=name, obj=self)
 

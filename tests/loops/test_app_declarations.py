@@ -38,6 +38,21 @@ def test_a_senseless_queue_is_refused_where_it_is_written(options: Any, message:
         app.queue("mail", **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bind": True}, "unknown option 'bind'; use a parameter `ctx: Context` of the handler"),
+        ({"max_retries": 3}, "unknown option 'max_retries'; use max_attempts=, which counts the first"),
+        ({"time_limit": 3}, "unknown option 'time_limit'; use timeout="),
+        ({"maxattempts": 3}, "unknown option 'maxattempts'; did you mean 'max_attempts'"),
+        ({"zzz": 3}, "unknown option 'zzz'; the options are name, aliases, queue, .* example$"),
+    ],
+)
+def test_an_unknown_option_of_a_task_type_is_refused_with_what_to_use(options: Any, message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        App("memory://").task(**options)
+
+
 def test_a_limit_names_a_task_type_or_its_name() -> None:
     app = App("memory://")
 

@@ -132,7 +132,7 @@ def test_what_follows_is_carried_along() -> None:
     [
         ({"que": "mail"}, "unknown option 'que'; did you mean 'queue'"),
         ({"zzz": 1}, "unknown option 'zzz'; the options are queue, tenant.* trace and within"),
-        ({"eta": NOW}, "unknown option 'eta'; here it is 'run_at'"),
+        ({"eta": NOW}, "unknown option 'eta'; use run_at="),
         ({"z" * 100_000: 1}, "unknown option"),
         ({"queue": "a b"}, "the queue 'a b' is not a valid name"),
         ({"tenant": "a b"}, "the tenant 'a b' is not a valid name"),

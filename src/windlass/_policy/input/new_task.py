@@ -11,18 +11,17 @@ from ..._model.options import Defaults, Options, Unique
 from ..._model.task import MAX_ATTEMPTS, NewTask, Predecessor, Task, TaskId
 from ...errors import InvalidOption
 from ..order.priority import parse_priority
+from ..other_queues import check_known
 from . import keys
 from .chain import Step, all_secret, awaited_by, decode_steps, encode_new_steps
 from .fingerprint import check_fields, field_names, fingerprint, unique_options
 from .options import checked_instant, checked_name, checked_names, checked_number, parse_duration
-from .quote import quoted, suggestion
+from .quote import quoted
 from .redact import MAX_SECRET, inherited, is_secret_name, merged
 from .trace import checked_trace
 
 NOW = "now"
 _NAMES = tuple(Options.__annotations__)
-_ELSEWHERE = {"countdown": "delay", "eta": "run_at", "max_retries": "max_attempts", "ttl": "expires"}
-"""Names of options in other task queues, and what they are here."""
 MAX_AFTER = 1_000
 _FOR_FIRST = ("after", "run_at", "idempotency_key", "idempotency_for", "trace")
 _AT_ENQUEUE = (*_FOR_FIRST, "expires", "unique", "unique_for")
@@ -37,12 +36,7 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 def check_options(options: Mapping[str, object]) -> None:
     """Raise InvalidOption for an unknown option, and suggest the one that was probably meant."""
-    for given in options:
-        if given not in _NAMES:
-            if given in _ELSEWHERE:
-                raise InvalidOption(f"unknown option {quoted(given)}; here it is {_ELSEWHERE[given]!r}")
-            hint = suggestion(given, _NAMES, f"the options are {', '.join(_NAMES)} and within")
-            raise InvalidOption(f"unknown option {quoted(given)}{hint}")
+    check_known(options, _NAMES, f"the options are {', '.join(_NAMES)} and within")
 
 
 def check_first_options(options: Mapping[str, object]) -> None:

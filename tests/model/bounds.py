@@ -19,10 +19,11 @@ LOG_LARGER = {
     "snapshots, and the check fails once": LogBounds(failures=1, kinds=(Kind.COMMIT, Kind.SNAPSHOT)),
 }
 LEASES = {
-    "two workers, one keeper, two faults": LeaseBounds(keepers=1),
-    "two keepers, one fault": LeaseBounds(faults=1),
+    "one worker, one keeper, two faults": LeaseBounds(workers=1, keepers=1),
+    "two workers, two keepers, one fault": LeaseBounds(faults=1),
 }
 LEASES_LARGER = {
+    "one keeper, two faults": LeaseBounds(keepers=1),
     "two keepers, two faults": LeaseBounds(),
     "one keeper, three faults": LeaseBounds(keepers=1, faults=3),
     "two tasks, one fault": LeaseBounds(tasks=2, keepers=1, faults=1),

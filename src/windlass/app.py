@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from ._app_declarations import AppDeclarations
@@ -40,7 +41,7 @@ from ._policy.order.priority import parse_priority
 from ._policy.other_queues import check_keywords
 from ._store.outage import Outage
 from ._store.protocol import Store
-from ._stores import migration_sql, open_store, store_name
+from ._stores import migration_sql, needs_owner, open_owner, open_store, store_name
 from ._worker.process import run_process
 from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
@@ -51,6 +52,7 @@ from .tasktype import TaskDecorator, TaskType
 
 if TYPE_CHECKING:
     from ._observe.metrics import Metrics
+    from ._stores.jetstream.owner import Owner
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -313,6 +315,20 @@ class App(AppDeclarations):
     def setup(self) -> None:
         """Do what `open` does, blocking. A new database gets its schema."""
         self._loop.run(self.open())
+
+    @property
+    def needs_owner(self) -> bool:
+        """Whether a process must own the store: one on NATS. Workers and servers start one by themselves."""
+        return needs_owner(self._store_given)
+
+    def owner(self, folder: str | Path, *, if_fewer_than: int | None = None) -> "Owner":
+        """Make an owner of a store on NATS; `await owner.run()` owns it or stands by until `owner.stop()`.
+
+        Its copy of the store is in `folder`, and may be lost. With `if_fewer_than` it waits while so many
+        processes own the store or stand by. Raises NotSupported unless the store needs one.
+        See docs/jetstream.md.
+        """
+        return open_owner(self._store_given, Path(folder), if_fewer_than=if_fewer_than)
 
     def migration_sql(self, start: int = 0, target: int | None = None) -> str:
         """Return the SQL that migrates the store's schema from `start` (0: none) to `target` (None: newest).

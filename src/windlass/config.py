@@ -77,6 +77,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     grace: timedelta | None = None
     poll: timedelta | None = None
     keeper: bool | None = None
+    owner: bool | None = None  # start a process that owns the store or stands by, if it needs one
+    owner_folder: str | None = None  # of its copy of the store
     name: str | None = None
     tracing: str | None = None
     log_level: str | None = None

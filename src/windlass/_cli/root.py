@@ -16,7 +16,7 @@ from .exit_codes import MEANINGS, guarded
 from .output import escape_unencodable
 
 _MODULES = {
-    **dict.fromkeys(("archive", "dashboard", "keeper", "serve", "top", "up"), "run"),
+    **dict.fromkeys(("archive", "dashboard", "keeper", "owner", "serve", "top", "up"), "run"),
     "worker": "worker",
     **dict.fromkeys(("check", "encryption", "export", "migrate", "prune"), "upkeep"),
     **dict.fromkeys(("alerts", "audit", "dead", "endpoints", "enqueue", "history"), "commands"),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._clock import Clock
@@ -10,6 +11,7 @@ from ..errors import InvalidOption, NotSupported
 
 if TYPE_CHECKING:
     from .._store.protocol import Store
+    from .jetstream.owner import Owner
 
 _ON_DISK = ("sqlite", "memory")
 _REDIS = frozenset(
@@ -65,6 +67,27 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
                 f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
                 f"redis://host:6379/0, nats://host:4222/name, https://… (a windlass serve) or memory://"
             )
+
+
+def open_owner(store: "str | Store", folder: Path, *, if_fewer_than: int | None = None) -> "Owner":
+    """Make a process of those that may own the store at this URL, not started yet.
+
+    Raises NotSupported unless the store needs one.
+    """
+    if not needs_owner(store):
+        raise NotSupported(
+            f"{store_name(store)} needs no owner: only a store on NATS, nats://…, is owned by a process"
+        )
+    assert isinstance(store, str)
+    with _needing("nats", "on NATS needs nats-py", "nats"):
+        from .jetstream.address import parse
+        from .jetstream.owner import Owner
+    return Owner(parse(store), folder, if_fewer_than=if_fewer_than)
+
+
+def needs_owner(store: "str | Store") -> bool:
+    """Whether a process must own the store, as `windlass owner` does."""
+    return isinstance(store, str) and store.startswith(("nats://", "nats+tls://"))
 
 
 def migration_sql(store: "str | Store", start: int, target: int | None) -> str:

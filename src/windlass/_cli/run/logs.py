@@ -59,7 +59,7 @@ class TextFormatter(logging.Formatter):
 class ProcessFilter(logging.Filter):
     """Gives every record `server_process` or `worker_process`, the number of this process of a command."""
 
-    def __init__(self, kind: Literal["server", "worker"], number: int) -> None:
+    def __init__(self, kind: Literal["owner", "server", "worker"], number: int) -> None:
         super().__init__()
         self._field = f"{kind}_process"
         self._number = number

@@ -23,6 +23,7 @@ from .archive import archive_option
 from .handlers import include_handlers
 from .health import Health
 from .logs import log_options, set_up_logging
+from .owner import owner_options, standing_by
 
 if TYPE_CHECKING:
     from ..._http.server.run import Server
@@ -131,6 +132,7 @@ processes_option = number_option(
 @no_dashboard_option
 @dashboard_options
 @archive_option
+@owner_options
 @log_options
 @pass_cli
 def serve(
@@ -167,8 +169,13 @@ def run_server(
     from .site import new_site
 
     async def work() -> None:
-        app, host = cli.app, options["host"]
         include_handlers(cli)
+        async with standing_by(cli):
+            await serve_opened()
+        logger.info("the server has stopped")
+
+    async def serve_opened() -> None:
+        app, host = cli.app, options["host"]
         await app.open()
         server = await new_site(app, options, keeper=keeper)
         has_dashboard = options["dashboard"] is not None
@@ -185,7 +192,6 @@ def run_server(
                 await _supervise(cli, processes, listener, options, 1 if keeper else None, announce)
             else:
                 await _serve_alone(server, listener, announce)
-        logger.info("the server has stopped")
 
     cli.run(work, create=create, long=True)
 

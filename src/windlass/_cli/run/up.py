@@ -16,6 +16,7 @@ from .archive import archive_option
 from .handlers import handlers_option, include_handlers
 from .health import Health
 from .logs import log_options, set_up_logging
+from .owner import owner_options, standing_by
 from .serve import dashboard_options, http_options, http_server, no_dashboard_option
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ logger = logging.getLogger("windlass.up")
 @slots_option
 @handlers_option
 @archive_option
+@owner_options
 @log_options
 @pass_cli
 def up(
@@ -64,15 +66,16 @@ def up(
         include_handlers(cli)
         if settings.app is not None:
             require_types(app, settings.app)
-        await app.open()
-        worker = app.worker(worker_settings(settings)) if app.types else None
-        server = await new_site(app, served, keeper=worker is None)
-        with http.listen(host, port) as listener:
-            has_dashboard = served["dashboard"] is not None
-            start_line = http.start_line(
-                host, port, app.store_name, app.operator.promise, dashboard=has_dashboard
-            )
-            await _run_together(server, worker, listener, lambda: server.announce(start_line))
+        async with standing_by(cli):
+            await app.open()
+            worker = app.worker(worker_settings(settings)) if app.types else None
+            server = await new_site(app, served, keeper=worker is None)
+            with http.listen(host, port) as listener:
+                has_dashboard = served["dashboard"] is not None
+                start_line = http.start_line(
+                    host, port, app.store_name, app.operator.promise, dashboard=has_dashboard
+                )
+                await _run_together(server, worker, listener, lambda: server.announce(start_line))
         logger.info("everything has stopped")
 
     cli.run(work, create=True, private=True, long=True)

@@ -19,6 +19,7 @@ from ..._worker.settings import WorkerSettings
 from ...errors import InvalidOption
 from ..command import Cli
 from ..run.health import Health, serve_health
+from ..run.owner import standing_by
 from .process import COMMAND, WorkerProcessSettings
 from .reload import source_folders, watch_sources
 
@@ -55,8 +56,9 @@ def supervise_workers(cli: Cli, worker: WorkerSettings, number: int, *, reload: 
 
         async def work() -> None:
             watching = asyncio.ensure_future(_reload(settings.app, supervisor)) if reload else None
-            with supervisor.handle_signals(stop):
-                await health.report_while(supervisor.run(started), settings.health_file)
+            async with standing_by(cli):
+                with supervisor.handle_signals(stop):
+                    await health.report_while(supervisor.run(started), settings.health_file)
             if watching is not None:
                 watching.cancel()
             logger.info("%s stopped", counted(number, "worker"))

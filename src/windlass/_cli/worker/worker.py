@@ -21,6 +21,7 @@ from ..run.archive import archive_option
 from ..run.handlers import handlers_option, include_handlers
 from ..run.health import Health, health_options, serve_health
 from ..run.logs import log_options, set_up_logging
+from ..run.owner import owner_options, standing_by
 from ..target import require_types
 from .recycle import recycling
 
@@ -99,6 +100,7 @@ slots_option = setting_option(
 @click.option("--reload", is_flag=True, help="Replace workers when source files change, for development")
 @handlers_option
 @archive_option
+@owner_options
 @log_options
 @pass_cli
 def worker(
@@ -175,8 +177,10 @@ def _run_alone(cli: Cli, made: "Worker") -> None:
             made.stop()
 
     async def run() -> None:
-        with stopped_by_signals(asyncio.get_running_loop(), stop), recycling(settings, made, recycle):
-            await health.report_while(made.run(ready=health.started), settings.health_file)
+        loop = asyncio.get_running_loop()
+        async with standing_by(cli):
+            with stopped_by_signals(loop, stop), recycling(settings, made, recycle):
+                await health.report_while(made.run(ready=health.started), settings.health_file)
 
     run_process(run, cli.app.close)
 

@@ -36,29 +36,31 @@ class Servers(Struct, frozen=True, kw_only=True):
     @property
     def promise(self) -> Promise:
         """What an acknowledged write survives."""
-        kept = f"{self.replicas} servers keep the log" if self.replicas > 1 else "one server keeps the log"
+        several = self.replicas > 1
+        kept = f"{self.replicas} servers keep the log" if several else "one server keeps the log"
         if self.synced:
-            most = "a majority of them syncs" if self.replicas > 1 else "it syncs"
+            most = "a majority of them syncs" if several else "syncs"
             return Promise(
                 durability=Durability.DURABLE,
-                why=f"{kept}, and {most} each commit before it is acknowledged (sync_interval always)",
+                why=f"{kept} and {most} each commit before it is acknowledged (sync_interval always)",
             )
         if self.synced is None:
-            why = f"{kept}, but whether they sync each commit is not visible: {self.unseen}"
+            why = f"{kept}; whether each commit is synced is not visible: {self.unseen}"
         else:
-            why = f"{kept}, but do not sync each commit: set sync_interval: always on every server"
+            why = f"{kept}, but commits are not synced at once: set sync_interval: always on every server"
         return Promise(
-            durability=Durability.RELAXED, why=f"{why}; a power failure of a majority may lose some"
+            durability=Durability.RELAXED,
+            why=f"{why}; a power failure{' of a majority' if several else ''} may lose some commits",
         )
 
     def findings(self) -> list[Finding]:
         """Report what is unfit, and what is fine."""
         version = ".".join(map(str, self.version))
-        found = [findings.fine("server", f"NATS {version}, {self.replicas} replicas of the log")]
+        found = [findings.fine("server", f"NATS {version}; copies of the log: {self.replicas}")]
         if self.replicas < 3:
             found.append(
                 findings.warning(
-                    "replicas", "the log has no replica: the store is lost with its server; use replicas=3"
+                    "replicas", "one server has the only copy of the log; use replicas=3 on a cluster"
                 )
             )
         report = findings.fine if self.promise.durability is Durability.DURABLE else findings.warning

@@ -22,6 +22,9 @@ CONNECT_SECONDS = 10.0
 DEADLINE_SECONDS = 30.0
 """How long a request is repeated before it fails with StoreUnavailable; an election takes up to ten."""
 
+NOBODY_SECONDS = 15.0
+"""The same if no process owns the store all the time, though the servers answer."""
+
 _REPEAT_SECONDS = 3.0  # without an answer
 _PAUSE_SECONDS = 0.1  # while nobody owns the store
 _MAX_TOGETHER = 500
@@ -174,8 +177,10 @@ class _Message:
 
     async def run(self) -> None:
         """Send it until it is answered, or the time is over, or nobody waits any more."""
+        began = asyncio.get_running_loop().time()
+        somebody = False
         try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
+            async with asyncio.timeout(DEADLINE_SECONDS) as deadline:
                 while not all(future.done() for future in self._futures):
                     self.repeat.clear()
                     with suppress(*TRANSIENT):
@@ -183,18 +188,14 @@ class _Message:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_REPEAT_SECONDS * uniform(0.8, 1.2)):
                             await self.repeat.wait()
+                    somebody = somebody or not self._nobody
                     if self._nobody:
+                        if not somebody:
+                            deadline.reschedule(began + NOBODY_SECONDS)
                         self._nobody = False
                         await asyncio.sleep(_PAUSE_SECONDS * uniform(0.5, 1.5))
         except TimeoutError:
-            self.fail(
-                StoreUnavailable(
-                    f"timed out after {DEADLINE_SECONDS:.0f} s waiting for the owner of "
-                    f"{self._line.display}: is a `windlass owner`, worker or server of it running, and "
-                    f"a majority of the NATS servers? The request may still be carried "
-                    f"out, and repeating it is safe"
-                )
-            )
+            self.fail(_timed_out(self._line.display) if somebody else _unowned(self._line.display))
         finally:
             self._line.forget(self._token)
 
@@ -223,6 +224,20 @@ class _Message:
             if not future.done():
                 future.set_exception(error)
         self.repeat.set()
+
+
+def _timed_out(place: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"timed out after {DEADLINE_SECONDS:.0f} s waiting for the owner of {place}: is a majority of the NATS "
+        f"servers up? The request may still be carried out, and repeating it is safe"
+    )
+
+
+def _unowned(place: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"no process owns {place}, so nothing was carried out: start a worker, `windlass serve` or `windlass "
+        f"owner` for it"
+    )
 
 
 def _resolve(future: "asyncio.Future[Raw]", answer: Answer) -> None:

@@ -30,9 +30,16 @@ from .stream import TRANSIENT, StreamLog
 
 logger = logging.getLogger("windlass.owner")
 
+_PRESENCE_SECONDS = 0.3  # for all that follow the log to answer
+_LOOK_SECONDS = 5.0
+
 
 class Owner:
-    """One process of those that may own a store."""
+    """One process of those that may own a store.
+
+    It keeps its copy of the store in `folder`, which it may lose. With `if_fewer_than` it does not follow the
+    log while so many others do: workers by the hundred need not copy it all.
+    """
 
     def __init__(
         self,
@@ -41,12 +48,15 @@ class Owner:
         *,
         settings: OwnerSettings | None = None,
         clock: Clock | None = None,
+        if_fewer_than: int | None = None,
     ) -> None:
         self.address = address
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.settings = settings or OwnerSettings()
         self._clock = clock
         self._folder = folder
+        self._if_fewer_than = if_fewer_than
+        self._follows = False
         self._stopping = asyncio.Event()
         self._reign: Reign | None = None
         self.owns = asyncio.Event()
@@ -56,18 +66,29 @@ class Owner:
         client = await connect(self.address)
         try:
             servers = await prepare(client, self.address)
-            log, snapshots = StreamLog(client, self.address), Snapshots(client, self.address)
-            follower = Follower(log, snapshots, self._folder)
-            try:
-                presence = await client.subscribe(self.address.subject("owners"), cb=self._tell_presence)
-                while not self._stopping.is_set():
-                    await self._next_reign(client, servers, log, snapshots, follower)
-                await presence.unsubscribe()
-            finally:
-                follower.close()
+            await client.subscribe(self.address.subject("owners"), cb=self._tell_presence)
+            if await self._unless_stopped(self._wait_until_needed(client)):
+                await self._follow_and_own(client, servers)
         finally:
             with suppress(*TRANSIENT):
                 await client.close()
+
+    async def _follow_and_own(self, client: Client, servers: Servers) -> None:
+        log, snapshots = StreamLog(client, self.address), Snapshots(client, self.address)
+        follower = Follower(log, snapshots, self._folder)
+        try:
+            while not self._stopping.is_set():
+                await self._next_reign(client, servers, log, snapshots, follower)
+        finally:
+            follower.close()
+
+    async def _wait_until_needed(self, client: Client) -> None:
+        """Wait until fewer processes follow the log than are enough."""
+        enough = self._if_fewer_than
+        while not self._follows:
+            self._follows = enough is None or len(await presence(client, self.address)) < enough
+            if not self._follows:
+                await asyncio.sleep(_LOOK_SECONDS * random.uniform(0.5, 1.5))
 
     def stop(self) -> None:
         """Hand the store over, if it is owned here, and end."""
@@ -130,9 +151,29 @@ class Owner:
 
     async def _tell_presence(self, message: Msg) -> None:
         """Answer whoever asks which processes own the store or stand by."""
+        if not self._follows:
+            return
         role = "standby" if self._reign is None else "owner"
         with suppress(*TRANSIENT):
             await message.respond(msgspec.msgpack.encode([self.name, role]))
+
+
+async def presence(client: Client, address: Address) -> dict[str, str]:
+    """Return the processes that follow the log, by name, and which one owns the store."""
+    inbox, found = client.new_inbox(), {}
+
+    async def hear(message: Msg) -> None:
+        with suppress(msgspec.DecodeError):
+            name, role = msgspec.msgpack.decode(message.data, type=tuple[str, str])
+            found[name] = role
+
+    subscription = await client.subscribe(inbox, cb=hear)
+    try:
+        await client.publish(address.subject("owners"), b"", reply=inbox)
+        await asyncio.sleep(_PRESENCE_SECONDS)
+    finally:
+        await subscription.unsubscribe()
+    return found
 
 
 def _check_schema(path: Path) -> None:

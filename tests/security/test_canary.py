@@ -273,6 +273,7 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys((
         "alerts add", "alerts remove", "alerts test", "archive stop", "completion", "dead discard",
         "dashboard", "dead replay", "demo", "enqueue", "keeper", "keys create", "keys list", "keys revoke",
+        "owner",
         "keys rotate", "encryption new-key", "encryption rotate", "init", "quotas set", "quotas remove",
         "endpoints enable",
         "limits change", "limits remove", "limits set", "migrate", "prune", "queues pause", "queues remove",

@@ -228,8 +228,8 @@ class _Message:
 
 def _timed_out(place: str) -> StoreUnavailable:
     return StoreUnavailable(
-        f"timed out after {DEADLINE_SECONDS:.0f} s waiting for the owner of {place}: is a majority of the NATS "
-        f"servers up? The request may still be carried out, and repeating it is safe"
+        f"timed out after {DEADLINE_SECONDS:.0f} s waiting for the owner of {place}: is a majority of the "
+        f"NATS servers up? The request may still be carried out, and repeating it is safe"
     )
 
 

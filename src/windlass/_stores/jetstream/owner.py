@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from ..._clock import Clock
-from ...errors import SchemaMismatch
+from ...errors import SchemaMismatch, StoreError
 from ..migrations import require_current
 from ..sqlite import schema
 from .address import Address
@@ -32,6 +32,8 @@ logger = logging.getLogger("windlass.owner")
 
 _PRESENCE_SECONDS = 0.3  # for all that follow the log to answer
 _LOOK_SECONDS = 5.0
+_MEND_SECONDS = 5.0
+"""After which an owner tries again whose disk is full or broken; another has taken over by then."""
 
 
 class Owner:
@@ -77,8 +79,17 @@ class Owner:
         log, snapshots = StreamLog(client, self.address), Snapshots(client, self.address)
         follower = Follower(log, snapshots, self._folder)
         try:
+            is_whole = True
             while not self._stopping.is_set():
-                await self._next_reign(client, servers, log, snapshots, follower)
+                try:
+                    if not is_whole:
+                        follower.begin()
+                    is_whole = True
+                    await self._next_reign(client, servers, log, snapshots, follower)
+                except (OSError, sqlite3.Error, StoreError):
+                    logger.exception("%s cannot keep a copy of %s", self.name, self.address.display)
+                    is_whole = False
+                    await self._unless_stopped(asyncio.sleep(_MEND_SECONDS))
         finally:
             follower.close()
 

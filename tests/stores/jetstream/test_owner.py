@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -60,24 +61,19 @@ async def test_an_owner_that_is_usurped_answers_nothing_more(
     worker = await worker_on(store)
     enqueued: set[str] = set()
     claimed: list[str] = []
+    numbers = count(1)
 
     async def produce() -> None:
         for _ in range(25):
             enqueued.update(one.id for one in await store.enqueue([a_task() for _ in range(20)]))
 
-    async def consume() -> None:
-        number = 0
-        while len(claimed) < 1000:
-            number += 1
-            held = await store.claim(
-                Claim(session=worker.session, queues=("default",), limit=50, number=number)
-            )
-            claimed.extend(one.task.id for one in held)
-            if not held:
-                await asyncio.sleep(0.01)
+    async def all_claimed() -> bool:
+        wish = Claim(session=worker.session, queues=("default",), limit=50, number=next(numbers))
+        claimed.extend(one.task.id for one in await store.claim(wish))
+        return len(claimed) == 1000
 
     async with asyncio.timeout(50):
-        await asyncio.gather(produce(), produce(), consume())
+        await asyncio.gather(produce(), produce(), eventually(all_claimed, within=45))
 
     assert len(enqueued) == 1000
     assert sorted(claimed) == sorted(enqueued)

@@ -11,6 +11,7 @@ from benchmarks import machine, plot, report
 from benchmarks.figures import Findings
 from benchmarks.parts import (
     beside,
+    crowd,
     dashboard,
     drain,
     enqueue,
@@ -53,6 +54,7 @@ PARTS = SQLITE | {
     "stripes": stripes.measure,
     "fairness": fairness.measure,
     "beside": beside.measure,
+    "crowd": crowd.measure,
     "http": http.measure,
     "dashboard": dashboard.measure,
     "handlers": handlers.measure,
@@ -89,6 +91,7 @@ def _plan(folder: Path, asked: argparse.Namespace) -> Plan:
         plan,
         rounds=asked.rounds or plan.rounds,
         on_postgres=plan.on_postgres.scaled(asked.scale),
+        crowd=replace(plan.crowd, workers=tuple(asked.workers) or plan.crowd.workers),
         version=asked.version,
         without=tuple(asked.without),
     )
@@ -114,6 +117,14 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds per variant  [default: 5]")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that it runs")
     parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of tasks on Postgres")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        action="append",
+        default=[],
+        metavar="N",
+        help="number of workers of the part crowd (repeatable)  [default: 100, 1,000, 3,000, 10,000]",
+    )
     parser.add_argument("--growth", action="store_true", help="add the growth runs on Postgres (long)")
     parser.add_argument(
         "--postgres",

@@ -23,6 +23,11 @@ class Databases:
         self._made: set[str] = set()
         self._numbers = count()
 
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        return self._server.pid
+
     @contextmanager
     def fresh(self, side: Side) -> Iterator[str]:
         """The URL of a database with the side's empty tables, dropped afterwards."""

@@ -5,7 +5,8 @@ from math import ceil
 from statistics import median
 
 RATE, MILLISECONDS, MICROSECONDS, TIMES, MEGABYTES, PERCENT = "/s", "ms", "µs", "x", "MB", "%"
-TASKS, BYTES = "tasks", "B"
+TASKS, BYTES, KILOBYTES, SECONDS = "tasks", "B", "kB", "s"
+CONNECTIONS = "connections"
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,15 @@ def run(program: Program, verb: str, **options: Any) -> Answer:
 @contextmanager
 def running(program: Program, verb: str, **options: Any) -> Iterator["Running"]:
     """Start a process that runs until it is stopped; it is ready when the block begins."""
+    with starting(program, verb, **options) as process:
+        process.until_ready()
+        yield process
+
+
+@contextmanager
+def starting(program: Program, verb: str, **options: Any) -> Iterator["Running"]:
+    """Start a process that runs until it is stopped; it may not be ready yet."""
     with _started(program, verb, options) as process:
-        assert process.stdout is not None
-        if process.stdout.readline().strip() != READY:
-            raise RunFailed(f"{program} {verb} did not get ready:\n{process.communicate()[1]}")
         yield Running(process, f"{program} {verb}")
 
 
@@ -43,6 +48,21 @@ class Running:
         self._process = process
         self._name = name
         self.pid = process.pid
+
+    def until_ready(self) -> None:
+        """Wait until it says that it is ready."""
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != READY:
+            raise RunFailed(f"{self._name} did not get ready:\n{self._process.communicate()[1]}")
+
+    def line(self) -> Answer:
+        """Return the next line that it prints, of JSON."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RunFailed(f"{self._name} ended too soon:\n{self._process.communicate()[1]}")
+        answer: Answer = json.loads(line)
+        return answer
 
     def say(self, word: str) -> None:
         """Send it a line on its standard input."""

@@ -27,6 +27,18 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class CrowdSizes:
+    """How many workers at once, and how long to look at them."""
+
+    workers: tuple[int, ...] = (100, 1_000, 3_000, 10_000)
+    heartbeat: float = 10.0  # seconds between two heartbeats of a worker
+    servers: int = 2  # processes of `windlass serve`
+    idle: float = 15.0  # seconds to look at an idle crowd
+    woken: int = 100  # tasks enqueued one by one
+    gap: float = 0.1  # seconds between two of them
+
+
+@dataclass(frozen=True)
 class Plan:
     """The parameters of every part. `rounds` is how often each variant of a part is run, in turn."""
 
@@ -44,6 +56,7 @@ class Plan:
     in_processes: int = 2_000
     aged: int = 100_000  # tasks between two samples of the worker's memory
     on_postgres: Sizes = field(default_factory=Sizes)
+    crowd: CrowdSizes = field(default_factory=CrowdSizes)
     version: int | None = None  # major version of Postgres; None: the newest available
     without: tuple[str, ...] = ()  # peers on Postgres to leave out
 
@@ -71,6 +84,7 @@ def quick(folder: Path) -> Plan:
         in_processes=20,
         aged=1_000,
         on_postgres=Sizes().scaled(0.004),
+        crowd=CrowdSizes(workers=(20,), heartbeat=1.0, servers=1, idle=2.0, woken=5),
     )
 
 

@@ -100,6 +100,7 @@ class Keeper:
         self._alerts = AlertWatch(store, notifier or AlertNotifier(), self._on_sent)
         self._archiver = archiver
         self._archiving: asyncio.Task[bool] | None = None
+        self._listening: asyncio.Task[None] | None = None  # for wakes, while it leads
         self._warned_at = -_WARN_EVERY  # that nothing is archived
         self._outage = outage or Outage()
         self._pauses = Pauses(self._outage, _RETRY_AFTER, _LAST_RETRY_AFTER)
@@ -124,7 +125,6 @@ class Keeper:
     async def run(self) -> None:
         """Do the chores, whenever it leads, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(listen_for_wakes(self._store, (), self._on_wake, self._outage))
             if self._recorder is not None:
                 group.create_task(self._recorder.run())
             try:
@@ -132,6 +132,7 @@ class Keeper:
                     self._changed.clear()  # before the turn, so that no wake during it is missed
                     await wait_for_event(self._changed, await self._turn())
             finally:
+                await self._stop_listening()
                 await self._stop_archiving()
                 await self._alerts.close()
                 await self._resign()
@@ -186,7 +187,19 @@ class Keeper:
         led, self.leads = self.leads, await self._store.lead(self._holder, self._lead_for)
         if self.leads and not led:
             logger.info("keeper %s leads", self._name or self._holder)
+        if not self.leads:
+            await self._stop_listening()
+        elif self._listening is None:
+            listen = listen_for_wakes(self._store, (), self._on_wake, self._outage)
+            self._listening = asyncio.create_task(listen)
         return self.leads
+
+    async def _stop_listening(self) -> None:
+        """Listen only while it leads: there may be thousands of keepers, and only the leader needs wakes."""
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            await asyncio.wait([listening])
 
     async def _do_chores(self) -> float:
         """Do what is due; return the seconds until the next chore is.

@@ -202,7 +202,10 @@ class WorkStore(Protocol):
         """
 
     def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Yield a hint when a claim may succeed. Hints may be late, repeated, wrong or lost."""
+        """Yield READY when a claim from these queues may succeed; without queues, SCHEDULED for the keeper.
+
+        Hints may be late, repeated, wrong or lost, and of many listeners only some may get one.
+        """
 
 
 class KeepStore(Protocol):

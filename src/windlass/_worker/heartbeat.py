@@ -1,9 +1,11 @@
-"""The heartbeat: a thread with a store handle of its own, so that a blocked event loop cannot delay it."""
+"""The heartbeat of a worker: renews its session, on a thread that a blocked event loop cannot delay."""
 
 import asyncio
 import logging
+import random
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from .._store.outage import Pauses
 from .._store.protocol import Store
 from .._timers import wait_for_event
 from ..errors import StoreError, StoreUnavailable
+from .heartbeat_thread import run_on_heartbeat_thread
 from .run import Run
 
 if TYPE_CHECKING:
@@ -52,6 +55,11 @@ class HeldLeases:
             for one in claimed:
                 self._fences[one.task.id] = one.task.fence
 
+    @property
+    def claims(self) -> int:
+        """How many claims were sent."""
+        return self._number
+
     def drop(self, leases: Iterable[Lease]) -> None:
         """Forget leases that have ended. A newer lease of the same task stays."""
         with self._lock:
@@ -82,10 +90,11 @@ class HeldLeases:
         return len(self._fences)
 
 
-class HeartbeatThread:
+class HeartbeatLoop:
     """Renews a worker's session, and reports what it holds and the progress of its tasks.
 
-    Calls the worker's `describe` on this thread, its `on_reply` and `on_silence` on the worker's event loop.
+    Calls the worker's `describe` on the heartbeat thread, its `on_reply` and `on_silence` on the event loop
+    of the worker.
     """
 
     def __init__(self, store: Store, worker: "Worker") -> None:
@@ -102,7 +111,7 @@ class HeartbeatThread:
         self._woken = asyncio.Event()
         self._stopping = False
         self._urgent = False  # the next heartbeat must not wait for its turn
-        self._thread: threading.Thread | None = None
+        self._running: Future[None] | None = None
 
     def report(self, run: Run, progress: Progress) -> None:
         """Report progress soon; a newer report of the same task replaces an older one."""
@@ -117,15 +126,14 @@ class HeartbeatThread:
         self._held.confirm(beat.session)
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="windlass-heartbeat", daemon=True)
-        self._thread.start()
+        self._running = run_on_heartbeat_thread(self._store, self._send_all)
 
     async def stop(self) -> None:
-        """Stop the thread; wait until it has closed its store handle, or for CLOSE_TIMEOUT."""
+        """Stop sending; wait until the store handle is closed or left to other workers, or CLOSE_TIMEOUT."""
         self._stopping = True
         self._wake()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, CLOSE_TIMEOUT)
+        if self._running is not None:
+            await asyncio.wait([asyncio.wrap_future(self._running)], timeout=CLOSE_TIMEOUT)
 
     def send_now(self) -> None:
         """Send the next heartbeat at once: there is a new session to open."""
@@ -136,37 +144,32 @@ class HeartbeatThread:
         if self._loop is not None:
             _call_on(self._loop, self._woken.set)
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._send_all())
-        except Exception:
-            logger.exception("the heartbeat thread failed; other workers will take over this worker's tasks")
-
-    async def _send_all(self) -> None:
+    async def _send_all(self, store: Store) -> None:
         self._loop = asyncio.get_running_loop()
-        store = self._store.another()
         renewed = monotonic()
         pauses = Pauses(self._worker.outage, last=min(self._interval, _LAST_PAUSE))
-        try:
-            while not self._stopping:
-                wait = self._interval
-                sent = monotonic()
-                # Neither a call that hangs nor a pause may outlast the moment to stop tasks.
-                left = self._time_left(renewed)
-                if not left:
-                    _call_on(self._workers_loop, self._worker.on_silence, sent - renewed)
-                try:
-                    await asyncio.wait_for(self._send(store), left or self._stop_after)
-                    renewed = sent
-                    pauses.succeeded()
-                except Exception as error:  # noqa: BLE001 - nothing may end the heartbeat
-                    wait = _pause_after(error, pauses)
-                    if left and not self._time_left(renewed):
-                        _call_on(self._workers_loop, self._worker.on_silence, monotonic() - renewed)
-                    wait = min(wait, self._time_left(renewed) or wait)
-                await self._pause(wait)
-        finally:
-            await store.close()
+        in_phase = (
+            False  # with its own interval; others may have started, or reconnected, at the same instant
+        )
+        while not self._stopping:
+            sent = monotonic()
+            # Neither a call that hangs nor a pause may outlast the moment to stop tasks.
+            left = self._time_left(renewed)
+            if not left:
+                _call_on(self._workers_loop, self._worker.on_silence, sent - renewed)
+            try:
+                await asyncio.wait_for(self._send(store), left or self._stop_after)
+                renewed = sent
+                pauses.succeeded()
+                wait = self._interval if in_phase else self._interval * random.random()
+                in_phase = True
+            except Exception as error:  # noqa: BLE001 - nothing may end the heartbeat
+                in_phase = False
+                wait = _pause_after(error, pauses)
+                if left and not self._time_left(renewed):
+                    _call_on(self._workers_loop, self._worker.on_silence, monotonic() - renewed)
+                wait = min(wait, self._time_left(renewed) or wait)
+            await self._pause(wait)
 
     def _time_left(self, renewed: float) -> float:
         """Return the seconds until tasks must be stopped, if the session is not renewed again."""

@@ -6,11 +6,13 @@ import selectors
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from types import FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from .run import Run
 
@@ -22,12 +24,33 @@ _IDLE = (str(Path(asyncio.__file__).parent), selectors.__file__)  # where a loop
 _NOT_THE_PROGRAM = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
 
 
-class LoopWatch:
-    """Asks the event loop for a sign of life again and again. Start and stop it on the loop."""
+_watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWatch]" = WeakKeyDictionary()
 
-    def __init__(self, running: Callable[[], Iterable[Run]]) -> None:
-        self._running = running
-        self._loop = asyncio.get_running_loop()
+
+@contextmanager
+def watched_loop(running: Callable[[], Iterable[Run]]) -> Iterator[None]:
+    """Watch the running event loop during the block, with one thread for all workers that run on it."""
+    loop = asyncio.get_running_loop()
+    watch = _watches.get(loop)
+    if watch is None:
+        watch = _watches[loop] = LoopWatch(loop)
+        watch.start()
+    watch.sources.append(running)
+    try:
+        yield
+    finally:
+        watch.sources.remove(running)
+        if not watch.sources:
+            del _watches[loop]
+            watch.stop()
+
+
+class LoopWatch:
+    """Asks an event loop for a sign of life again and again. Create it on the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.sources: list[Callable[[], Iterable[Run]]] = []  # of runs, one for each worker
+        self._loop = loop
         self._thread_id = threading.get_ident()
         self._stopping = threading.Event()
         self._logged: dict[str, float] = {}  # places, and when each was logged
@@ -83,7 +106,8 @@ class LoopWatch:
     def _current_run(self) -> Run | None:
         """Return the run whose handler executes on the loop right now."""
         current = asyncio.current_task(self._loop)
-        return next((run for run in [*self._running()] if run.slot is current), None)
+        runs = (run for source in [*self.sources] for run in [*source()])
+        return next((run for run in runs if run.slot is current), None)
 
 
 def _frame_of(run: Run | None, innermost: FrameType) -> FrameType:

@@ -37,8 +37,8 @@ from .._store.served_queues import ServedQueues
 from .._timers import wait_for_event, wait_until
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
-from .heartbeat import HeartbeatThread, HeldLeases
-from .loop_watch import LoopWatch
+from .heartbeat import HeartbeatLoop, HeldLeases
+from .loop_watch import watched_loop
 from .process import Background, stopped_by_signals
 from .processes import is_child
 from .run import Phase, Run, Stop
@@ -135,7 +135,7 @@ class Worker(Background):
                 '`if __name__ == "__main__":`'
             )
         with stopped_by_signals(asyncio.get_running_loop(), self.stop) if signals else nullcontext():
-            self._heartbeat = HeartbeatThread(self._store, self)
+            self._heartbeat = HeartbeatLoop(self._store, self)
             if await self._until_open():
                 around = self.held.drop, self._hooks, self._lifespans
                 runner = self._runner = Runner(self._store, self._with_secrets, self.settings, *around)
@@ -164,35 +164,36 @@ class Worker(Background):
 
     async def _serve(self, ready: Callable[[], None] | None) -> None:
         self._heartbeat.start()
-        watch = LoopWatch(self._slots.running.values)
-        watch.start()
         try:
-            if not await self._lifespans.start(self._stop, self.stop):
-                return
-            self._log_ready()
-            async with asyncio.TaskGroup() as group:
-                listen = self.served.listen(self._on_wake, self.outage)
-                loops = [group.create_task(self._exchange.run()), group.create_task(listen)]
-                if self.settings.all_queues:
-                    loops.append(group.create_task(self.served.keep_finding(self._exchange.claim_now)))
-                if self.settings.keeper:
-                    keeper = self._new_keeper(name=self.name, lease=self.settings.lease, outage=self.outage)
-                    loops.append(group.create_task(keeper.run()))
-                if self._recorder is not None:
-                    loops.append(group.create_task(self._recorder.run()))
-                if ready is not None:
-                    ready()
-                if self.settings.drain:
-                    await wait_until(lambda: self._stop.is_set() or self._is_drained(), self.changed)
-                else:
-                    await self._stop.wait()
-                await self._wind_down()
-                for one in loops:
-                    one.cancel()
+            with watched_loop(self._slots.running.values):
+                if not await self._lifespans.start(self._stop, self.stop):
+                    return
+                self._log_ready()
+                await self._work(ready)
         finally:
-            watch.stop()
             await self._close()
         self._lifespans.raise_failure()
+
+    async def _work(self, ready: Callable[[], None] | None) -> None:
+        async with asyncio.TaskGroup() as group:
+            listen = self.served.listen(self._on_wake, self.outage)
+            loops = [group.create_task(self._exchange.run()), group.create_task(listen)]
+            if self.settings.all_queues:
+                loops.append(group.create_task(self.served.keep_finding(self._exchange.claim_now)))
+            if self.settings.keeper:
+                keeper = self._new_keeper(name=self.name, lease=self.settings.lease, outage=self.outage)
+                loops.append(group.create_task(keeper.run()))
+            if self._recorder is not None:
+                loops.append(group.create_task(self._recorder.run()))
+            if ready is not None:
+                ready()
+            if self.settings.drain:
+                await wait_until(lambda: self._stop.is_set() or self._is_drained(), self.changed)
+            else:
+                await self._stop.wait()
+            await self._wind_down()
+            for one in loops:
+                one.cancel()
 
     def _log_ready(self) -> None:
         promise = self._store.promise

@@ -15,9 +15,11 @@ from time import monotonic
 from typing import Any
 
 from ..._ids import new_id
+from ..._model.lease import Claim
 from ..._model.state import State
 from ..._store.protocol import Wake
 from ..._timers import Timer, wait_for_event
+from ..listeners import Listener, Listeners
 from .connection.client import Connections
 from .script import Query
 from .statements import in_schema, statement
@@ -69,27 +71,6 @@ class Wakes:
         self._payloads.clear()
 
 
-class Listener:
-    """A waiting caller: its queues, and the hints received so far."""
-
-    def __init__(self, queues: Sequence[str]) -> None:
-        self.queues = frozenset(queues)
-        self._hints: set[Wake] = set()
-        self._changed = asyncio.Event()
-
-    def add(self, wake: Wake) -> None:
-        """Add a hint; equal ones are merged."""
-        self._hints.add(wake)
-        self._changed.set()
-
-    async def hints(self) -> list[Wake]:
-        """Wait for hints and take them."""
-        await self._changed.wait()
-        self._changed.clear()
-        hints, self._hints = sorted(self._hints), set()
-        return hints
-
-
 class WakeHub:
     """Listens on one connection for all listeners of an event loop."""
 
@@ -97,16 +78,16 @@ class WakeHub:
         self._connections = connections
         self._channel = in_schema("windlass.wake", connections.address.schema)
         self._id = new_id()
-        self._listeners: set[Listener] = set()
+        self._listeners = Listeners()
         self._listening: asyncio.Task[None] | None = None
         self._connection: Any = None
         self._broken = asyncio.Event()  # The connection has ended, or may have.
         self._idle = False  # The row in the table is to name our queues.
         self._writing: asyncio.Task[None] | None = None
         self._version = 0  # of what the row is to say
-        self._registered = False  # The row names our queues.
+        self._registered: frozenset[str] | None = None  # the queues that the row names, if there is one
         self._busy_since: float | None = None
-        self._recheck = Timer(self._hint_all)
+        self._recheck = Timer(self._listeners.wake_every_queue)
         self._failure: tuple[float, Exception] | None = None  # when the connection was lost, and why
         self._store_works = asyncio.Event()  # a claim succeeded while there was no connection
         self._moves = 0  # of the primary, when the connection was made
@@ -118,18 +99,20 @@ class WakeHub:
         self._listeners.add(listener)
         if self._listening is None or self._listening.done():
             self._listening = asyncio.create_task(self._listen_for_ever())
-        elif self._idle:
-            self._registered = False  # not for these queues
+        elif self._idle and not listener.queues <= (self._registered or frozenset()):
             self._start_writing(idle=True)
+        elif listener.queues:
+            listener.add(Wake.READY)  # tasks enqueued before it listened have woken others
         try:
             yield listener
         finally:
-            self._listeners.discard(listener)
+            self._listeners.remove(listener)
             if not self._listeners:
                 await self.close()
 
     async def close(self) -> None:
         self._recheck.cancel()
+        self._listeners.close()
         listening, self._listening = self._listening, None
         if listening is not None:
             listening.cancel()
@@ -142,15 +125,16 @@ class WakeHub:
 
     # -- registration --------------------------------------------------------------------------------
 
-    def note_claim(self, *, short: bool) -> None:
-        """Take into account that a claim got less than it asked for, or all of it."""
+    def note_claim(self, claim: Claim, claimed: int, began: float) -> None:
+        """Take into account what a claim got that began at a time of `monotonic`."""
+        self._listeners.note_claim(claim, claimed, began)
         if self._connection is None:
             self._note_claim_without_connection()
             return
         if self._moves != self._connections.moves:
             self._broken.set()  # to another host than the primary, which may be silent for long
             return
-        if short:
+        if claimed < claim.limit:
             self._busy_since = None
             if not self._idle:
                 self._start_writing(idle=True)
@@ -188,29 +172,27 @@ class WakeHub:
     async def _write_until_current(self) -> None:
         """Write the row, again if it changed meanwhile."""
         while (connection := self._connection) is not None:
-            version, idle, registered = self._version, self._idle, self._registered
-            self._registered = idle
+            version = self._version
+            queues = frozenset(self._listeners.queues) if self._idle else frozenset()
             try:
-                await self._write(connection, idle=idle)
+                await self._write(connection, queues)
             except Exception as error:  # noqa: BLE001 - after any error the connection cannot be relied on
                 logger.debug("could not write to the table of listeners: %r", error)
                 if connection is not self._connection:
                     continue  # There is a new one by now.
                 self._broken.set()
                 return
-            if idle and not registered:
-                self._hint_all()
-                asyncio.get_running_loop().call_later(_RECHECK_SECONDS, self._hint_all)
+            before, self._registered = self._registered, queues
+            if before is None or not queues <= before:
+                self._listeners.wake_every_queue()
+                asyncio.get_running_loop().call_later(_RECHECK_SECONDS, self._listeners.wake_every_queue)
             if version == self._version:
                 return
 
-    async def _write(self, connection: Any, *, idle: bool) -> None:
+    async def _write(self, connection: Any, queues: frozenset[str]) -> None:
         sql = statement("listen", self._connections.address.schema)
-        queues = [_SCHEDULED, *(self._queues() if idle else ())]
-        await connection.execute(sql, self._id, queues, REGISTERED_SECONDS, timeout=_REPLY_SECONDS)
-
-    def _queues(self) -> list[str]:
-        return sorted({queue for listener in self._listeners for queue in listener.queues})
+        row = [_SCHEDULED, *sorted(queues)]
+        await connection.execute(sql, self._id, row, REGISTERED_SECONDS, timeout=_REPLY_SECONDS)
 
     # -- connection ----------------------------------------------------------------------------------
 
@@ -243,7 +225,7 @@ class WakeHub:
             self._broken = asyncio.Event()
             connection.add_termination_listener(self._on_termination)
             await connection.add_listener(self._channel, self._on_notification)
-            self._connection, self._registered = connection, False
+            self._connection, self._registered = connection, None
             self._failure, self._hastened = None, False
             self._moves = self._connections.moves
             await self._finish_writing(idle=True)
@@ -280,24 +262,19 @@ class WakeHub:
         seen: object = None
         while True:
             await asyncio.sleep(_POLL_SECONDS * (0.5 + random.random()))
-            ((ready, next_at),) = await self._connections.fetch(Query("poll", (self._queues(),)))
-            for listener in self._listeners:
-                if not listener.queues.isdisjoint(ready or ()):
-                    listener.add(Wake.READY)
-                if next_at is not None and next_at != seen:
-                    listener.add(Wake.SCHEDULED)
+            ((ready, next_at),) = await self._connections.fetch(
+                Query("poll", (sorted(self._listeners.queues),))
+            )
+            for queue in ready or ():
+                self._listeners.wake(queue)
+            if next_at is not None and next_at != seen:
+                self._listeners.wake_keepers()
             seen = next_at
 
     # -- hints ---------------------------------------------------------------------------------------
 
     def _on_notification(self, connection: Any, pid: int, channel: str, payload: str) -> None:  # noqa: ARG002
-        for listener in self._listeners:
-            if payload == _SCHEDULED:
-                listener.add(Wake.SCHEDULED)
-            elif payload in listener.queues:
-                listener.add(Wake.READY)
-
-    def _hint_all(self) -> None:
-        for listener in self._listeners:
-            for wake in Wake:
-                listener.add(wake)
+        if payload == _SCHEDULED:
+            self._listeners.wake_keepers()
+        else:
+            self._listeners.wake(payload)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 import asyncpg
@@ -132,9 +133,10 @@ class PostgresStore(Database):
     async def _settle_and_claim(self, batch: Sequence[Settlement], claim: Claim | None) -> Grant:
         if self.layout.is_stale:
             await self.refresh_layout()
+        began = monotonic()
         grant = await self._claimer.settle_and_claim(batch, claim)
         if grant.done is None:
-            self._note_claim(claim, grant)
+            self._note_claim(claim, grant, began)
         return grant
 
     async def _settle_by_rules(self, batch: Sequence[Settlement], claim: Claim | None) -> Settled:
@@ -142,17 +144,18 @@ class PostgresStore(Database):
             await self.refresh_layout()
         fifo, laned = ([], []) if claim is None else self._claimer.divide(claim)
         stripes = [] if laned else self.layout.all_stripes(fifo)
+        began = monotonic()
         settled, grant = await self.play(lambda: settle.settle(self.env, batch, claim, stripes))
         if claim is not None and (grant is None or grant.guarded):
             grant = await self._settle_and_claim((), claim)
         else:
-            self._note_claim(claim, grant)
+            self._note_claim(claim, grant, began)
         return settled if grant is None else replace(settled, claimed=tuple(grant.claimed))
 
-    def _note_claim(self, claim: Claim | None, grant: Grant | None) -> None:
+    def _note_claim(self, claim: Claim | None, grant: Grant | None, began: float) -> None:
         hub = self._hubs.get(asyncio.get_running_loop())
         if hub is not None and claim is not None and grant is not None and claim.limit > 0:
-            hub.note_claim(short=len(grant.claimed) < claim.limit)
+            hub.note_claim(claim, len(grant.claimed), began)
             wait = earliest(grant.wait, self.layout.seconds_to_opening(claim.queues))
             if wait is not None:
                 hub.hint_in(wait)

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from random import uniform
 
+from ..._model.lease import Claim
 from ..._store.protocol import Wake
 from ..._timers import Timer
 from ...errors import StoreError
+from ..listeners import Listener, Listeners
 from .connection.client import Client
 
 _RECONNECT_SECONDS = (0.1, 2.0)  # first and longest pause
@@ -19,35 +21,39 @@ class WakeHub:
     def __init__(self, client: Client, channel: str) -> None:
         self._client = client
         self._channel = channel
-        self._listeners: set[_Listener] = set()
+        self._listeners = Listeners()
         self._reading: asyncio.Task[None] | None = None
         self._later = Timer(lambda: self._tell("r"))  # when a rate limit or a window lets more start
 
+    def note_claim(self, claim: Claim, claimed: int, began: float) -> None:
+        """Take into account what a claim got that began at a time of `monotonic`."""
+        self._listeners.note_claim(claim, claimed, began)
+
     def wake_in(self, seconds: float) -> None:
-        """Tell all listeners after this time that tasks may be claimed."""
+        """Wake listeners after this time: tasks may be claimed then."""
         self._later.at(asyncio.get_running_loop().time() + seconds)
 
     async def listen(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         """Yield hints about these queues."""
-        listener = _Listener(frozenset(queues))
+        listener = Listener(queues)
         self._listeners.add(listener)
         if self._reading is None or self._reading.done():
             self._reading = asyncio.get_running_loop().create_task(self._read())
+        elif listener.queues:
+            listener.add(Wake.READY)  # tasks enqueued before it listened have woken others
         try:
             while True:
-                await listener.changed.wait()
-                listener.changed.clear()
-                for wake in sorted(listener.hints):
-                    listener.hints.discard(wake)
+                for wake in await listener.hints():
                     yield wake
         finally:
-            self._listeners.discard(listener)
+            self._listeners.remove(listener)
             if not self._listeners:
                 await self.close()
 
     async def close(self) -> None:
         """Stop listening."""
         self._later.cancel()
+        self._listeners.close()
         reading, self._reading = self._reading, None
         while reading is not None and not reading.done():
             reading.cancel()  # Again: a cancellation while it connects can get lost in the driver.
@@ -72,22 +78,9 @@ class WakeHub:
 
     def _tell(self, message: str) -> None:
         kind, queue = message[:1], message[1:]
-        for listener in self._listeners:
-            if kind == "s":
-                listener.add(Wake.SCHEDULED)
-            elif not queue or queue in listener.queues:
-                listener.add(Wake.READY)
-
-
-class _Listener:
-    """Collects hints for one `async for`."""
-
-    def __init__(self, queues: frozenset[str]) -> None:
-        self.queues = queues
-        self.hints: set[Wake] = set()
-        self.changed = asyncio.Event()
-
-    def add(self, wake: Wake) -> None:
-        """Add a hint."""
-        self.hints.add(wake)
-        self.changed.set()
+        if kind == "s":
+            self._listeners.wake_keepers()
+        elif queue:
+            self._listeners.wake(queue)
+        else:
+            self._listeners.wake_every_queue()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from time import monotonic
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -123,20 +124,24 @@ class RedisStore:
     # -- work ----------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
+        began = monotonic()
         claimed = await self._claimer.claim(claim)
-        self._wake_later()
+        self._note_claim(claim, claimed, began)
         return claimed
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
+        began = monotonic()
         settled = await leases.settle(self._database, self._claimer, batch, claim)
         if claim is not None:
-            self._wake_later()
+            self._note_claim(claim, settled.claimed, began)
         return settled
 
-    def _wake_later(self) -> None:
-        wait, hub = self._claimer.wait, self._hubs.get(asyncio.get_running_loop())
-        if wait is not None and hub is not None:
-            hub.wake_in(wait)
+    def _note_claim(self, claim: Claim, claimed: Sequence[Claimed], began: float) -> None:
+        hub = self._hubs.get(asyncio.get_running_loop())
+        if hub is not None:
+            hub.note_claim(claim, len(claimed), began)
+            if self._claimer.wait is not None:
+                hub.wake_in(self._claimer.wait)
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         return await leases.heartbeat(self._database, beat, _encode(beat.worker))

@@ -38,7 +38,7 @@ async def wakes_up(
 
 
 async def _receive(store: Store, wanted: Wake, queue: str) -> bool:
-    wakes = store.wakes([queue])
+    wakes = store.wakes([queue] if wanted is Wake.READY else [])
     try:
         async for wake in wakes:
             if wake is wanted:

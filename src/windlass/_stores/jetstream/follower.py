@@ -150,14 +150,14 @@ class Follower:
 
     async def _load_snapshot(self) -> None:
         """Begin from the newest snapshot that is whole; of those that were never finished, each once."""
-        tried = None if self._unconfirmed is None else self._unconfirmed.generation
+        tried = self._unconfirmed
         for manifest in await self._snapshots.manifests():
-            if tried is not None:  # Newest first: go on behind the one that did not count.
-                tried = None if manifest.base.generation == tried else tried
-                continue
+            if tried is not None and manifest.base.place >= tried.place:
+                continue  # Newest first: go on behind the one that did not count.
             if await self._load(manifest):
                 return
         self.begin()
+        raise StoreError("the beginning of the log was deleted, and no snapshot of it can be read")
 
     async def _load(self, manifest: Manifest) -> bool:
         self.begin(manifest.base)

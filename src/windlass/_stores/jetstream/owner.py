@@ -24,6 +24,7 @@ from .address import Address
 from .checks import Servers, prepare
 from .client import connect
 from .follower import Follower
+from .log import FencedError
 from .reign import OwnerSettings, Reign
 from .snapshots import Snapshots
 from .stream import TRANSIENT, StreamLog
@@ -129,12 +130,17 @@ class Owner:
             clock=self._clock,
         )
         try:
-            if await reign.take():
+            if await self._unless_stopped(reign.take()):
                 self._reign = reign
                 self.owns.set()
                 logger.info("%s owns %s, from %d on", self.name, self.address.display, reign.appender.epoch)
                 why = await reign.serve(self._stopping)
                 logger.info("%s no longer owns %s: %s", self.name, self.address.display, why)
+        except FencedError:
+            pass  # Another was faster, or took over at once.
+        except StoreError:
+            if not reign.appender.fenced.done():
+                raise
         finally:
             self._reign = None
             self.owns.clear()

@@ -18,7 +18,7 @@ from nats.aio.subscription import Subscription
 
 from ..._clock import Clock
 from ..._store.messages import REQUESTS, AboutRequest, Request
-from ...errors import InvalidOption, StoreError, StoreUnavailable, WindlassError
+from ...errors import InvalidOption, StoreUnavailable, WindlassError
 from ..sqlite.transaction import Wakes
 from .address import Address
 from .checks import Servers
@@ -33,7 +33,7 @@ from .wire import Answer, Parts, answered, decode_requests, encode_answers, fail
 logger = logging.getLogger("windlass.owner")
 
 _MAX_GATHERED = 1000
-"""Messages in parts that are gathered at once; a client whose parts are dropped sends them again."""
+"""Messages in parts that are gathered at once; the oldest are dropped, and sent again if still wanted."""
 
 _LEAVE_SECONDS = 5.0
 
@@ -84,29 +84,18 @@ class Reign:
         self._timer: asyncio.TimerHandle | None = None
         self.is_opened = False
 
-    async def take(self) -> bool:
-        """Take the store over; False if another was faster."""
+    async def take(self) -> None:
+        """Take the store over. Raises FencedError if another was faster."""
         silence = self._clock.now() - at(self._follower.now) if self._follower.now else timedelta(0)
-        try:
-            await self.appender.take()
-        except FencedError:
-            return False
+        await self.appender.take()
         self.is_opened = True
-        try:
-            await self._store.open()
-            await self._store.extend_leases(silence)
-        except FencedError:
-            return False
-        except StoreError:
-            if self.appender.fenced.done():
-                return False
-            raise
+        await self._store.open()
+        await self._store.extend_leases(silence)
         self._subscriptions = [
             await self._client.subscribe(self._address.subject("ask", verb), cb=self._hear)
             for verb in REQUESTS
         ]
         await self._publish(self._address.subject("new"), b"")
-        return True
 
     async def serve(self, stopping: asyncio.Event) -> str:
         """Serve until another owns the store, or `stopping`; return why it ended."""
@@ -165,8 +154,9 @@ class Reign:
         except ValueError:
             return
         if whole is None:
-            if len(self._gathered) < _MAX_GATHERED:
-                self._gathered[message.reply] = parts
+            self._gathered[message.reply] = parts
+            if len(self._gathered) > _MAX_GATHERED:
+                del self._gathered[next(iter(self._gathered))]
             return
         self._spawn(self._answer(verb, whole, message.reply))
 
@@ -250,7 +240,7 @@ class Reign:
                     await self._snapshot()
             except FencedError:
                 return
-            except (StoreError, TimeoutError, OSError, ExceptionGroup):
+            except Exception:  # The log only grows meanwhile.
                 logger.warning("cannot write a snapshot of %s now", self._address.display, exc_info=True)
 
     async def _snapshot(self) -> None:

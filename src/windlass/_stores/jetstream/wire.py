@@ -1,6 +1,7 @@
 """Requests and answers as messages: several of one verb together, cut in parts where they are too large."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from secrets import token_hex
 from typing import Any
 
 import msgspec
@@ -97,15 +98,16 @@ def in_parts(data: bytes) -> Iterator[tuple[bytes, dict[str, str] | None]]:
     if len(data) <= MAX_PART_BYTES:
         yield data, None
         return
-    number = -(-len(data) // MAX_PART_BYTES)
+    number, token = -(-len(data) // MAX_PART_BYTES), token_hex(4)
     for at in range(number):
-        yield data[at * MAX_PART_BYTES :][:MAX_PART_BYTES], {PART: f"{at + 1}/{number}"}
+        yield data[at * MAX_PART_BYTES :][:MAX_PART_BYTES], {PART: f"{at + 1}/{number}/{token}"}
 
 
 class Parts:
-    """Gathers the parts of one message, which may come more than once."""
+    """Gathers the parts of one message; it may be sent again, by another process and cut otherwise."""
 
     def __init__(self) -> None:
+        self._token = ""
         self._parts: dict[int, bytes] = {}
 
     def add(self, data: bytes, headers: Mapping[str, str] | None) -> bytes | None:
@@ -113,10 +115,12 @@ class Parts:
         place = (headers or {}).get(PART)
         if place is None:
             return data
-        at, _, of = place.partition("/")
+        at, of, token = place.split("/", 2)
         number = int(of)
         if not 1 <= int(at) <= number <= MAX_PARTS:
             raise ValueError(f"invalid part {place[:20]!r} of a message")
+        if token != self._token:
+            self._token, self._parts = token, {}
         self._parts[int(at)] = data
         if len(self._parts) < number:
             return None

@@ -1,0 +1,69 @@
+"""An owner process: `python -m tests.system.jetstream.own '{"url": "nats://…", "folder": "…"}'`.
+
+It runs until SIGTERM, when it hands over. Other options are those of OwnerSettings; `skew`, the error of its
+clock in seconds; and `snapshot_every`, the time between two snapshots.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import uniform
+from typing import Any
+
+from windlass._clock import SystemClock
+from windlass._stores.jetstream.address import parse
+from windlass._stores.jetstream.log import FencedError
+from windlass._stores.jetstream.owner import Owner
+from windlass._stores.jetstream.reign import OwnerSettings, Reign
+from windlass.errors import StoreError
+
+LARGE_BYTES = 20_000_000
+
+
+class WrongClock(SystemClock):
+    """The machine's clock, wrong by this much."""
+
+    def __init__(self, skew: timedelta) -> None:
+        self._skew = skew
+
+    def now(self) -> datetime:
+        return super().now() + self._skew
+
+
+def snapshot_often(seconds: float) -> None:
+    """Let owners write a snapshot again and again, however small the log is; unless the store is large."""
+
+    async def snapshot(self: Reign) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), seconds * uniform(0.5, 1.5))
+            if os.fstat(self._follower.file).st_size > LARGE_BYTES:
+                continue
+            try:
+                await self._snapshot()
+            except FencedError:
+                return
+            except (StoreError, TimeoutError, OSError, ExceptionGroup):
+                continue
+            logging.getLogger("windlass.owner").info("wrote a snapshot")
+
+    Reign._snapshot_when_due = snapshot  # type: ignore[method-assign]
+
+
+async def own(url: str, folder: str, skew: float = 0.0, **settings: Any) -> None:
+    snapshot_often(settings.pop("snapshot_every", 3600.0))
+    clock = WrongClock(timedelta(seconds=skew))
+    owner = Owner(parse(url), Path(folder), settings=OwnerSettings(**settings), clock=clock)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, owner.stop)
+    await owner.run()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    asyncio.run(own(**json.loads(sys.argv[1])))

@@ -115,7 +115,7 @@ async def reigning(folder: Path, log: MemoryLog, snapshots: MemorySnapshots) -> 
         clock=None,
     )
     try:
-        assert await reign.take()
+        await reign.take()
         yield reign
     finally:
         log.let_go()

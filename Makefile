@@ -91,7 +91,8 @@ model: setup ## Check the models of leases and of the replicated log; print how 
 	@$(BIN)/python -m tests.model
 
 .PHONY: chaos
-chaos: setup servers ## Run random kills and outages for several minutes
+chaos: setup ## Run random kills, outages and failovers for several minutes; installs Patroni and etcd, too
+	@scripts/servers chaos
 	@$(BIN)/pytest -m chaos --timeout=0
 
 .PHONY: screenshots

@@ -120,6 +120,14 @@ class Member(Postgres):
             row = connection.execute(question.encode()).fetchone()
             return row and row[0]
 
+    def promote(self) -> float:
+        """Make this standby a primary; returns the moment when it takes writes, to a few milliseconds."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_promote(false)")
+            is_standby = "SELECT WHERE pg_is_in_recovery()"
+            wait_for(lambda: connection.execute(is_standby).rowcount == 0, "promoted", every=0.002)
+            return monotonic()
+
     def follow(self, primary: "Member") -> None:
         """Receive from this primary from now on; for a running standby."""
         self.configure(f"ALTER SYSTEM SET primary_conninfo = '{source(primary)}'")
@@ -210,9 +218,7 @@ class Replicated:
         old, found = self.primary, self.standbys
         received = "SELECT pg_last_wal_receive_lsn() - '0/0'"
         self.primary = max(found, key=lambda one: one.ask(received))
-        self.primary.ask("SELECT pg_promote()")
-        wait_for(lambda: not self.primary.ask("SELECT pg_is_in_recovery()"), "the standby is promoted")
-        promoted_at = monotonic()
+        promoted_at = self.primary.promote()
         followers = [one for one in found if one not in (self.primary, old)]
         for one in followers:
             one.follow(self.primary)
@@ -238,9 +244,11 @@ class Replicated:
         wait_for(lambda: self.primary.ask(count) == len(self.standbys), "every standby follows the primary")
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Look until it is so; AssertionError after DEADLINE."""
-    deadline = monotonic() + DEADLINE
+def wait_for(
+    condition: Callable[[], bool], what: str, *, every: float = 0.01, seconds: float = DEADLINE
+) -> None:
+    """Look until it is so; AssertionError if it is not in time."""
+    deadline = monotonic() + seconds
     while not condition():
-        assert monotonic() < deadline, f"not within {DEADLINE:g} s: {what}"
-        threading.Event().wait(0.01)
+        assert monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        threading.Event().wait(every)

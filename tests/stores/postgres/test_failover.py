@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
+import psycopg
 import pytest
 
 from tests.examples import sample
 from tests.loops.workers import eventually
+from tests.servers.api import ApiServer
 from tests.servers.postgres import USER, Postgres
 from tests.servers.proxy import Proxy
 from tests.servers.replicated import Member, Replicated
@@ -22,7 +25,7 @@ from tests.stores.postgres.faulty import (
     program,
     tell,
 )
-from windlass import StoreError, StoreUnavailable
+from windlass import App, StoreError, StoreUnavailable
 from windlass._model.task import NewTask
 from windlass._store.protocol import Durability, Severity
 from windlass._stores.postgres import PostgresStore
@@ -80,6 +83,40 @@ async def test_work_moves_to_the_standby_that_was_promoted(servers: Replicated, 
         await eventually(lambda: listening(servers.primary), within=30)  # wakes come from there, too
     if old.is_alive:
         old.kill()
+
+
+async def test_all_other_ways_to_the_store_lead_to_the_new_primary(servers: Replicated) -> None:
+    """The HTTP API, a caller's own transaction, and one of the store's for a handler in a thread."""
+    app = App(fresh(servers.url))
+
+    @app.task(name="work")
+    async def work() -> None: ...
+
+    with ApiServer() as api:
+        url = api.serve_app(app, open_to_all=True)
+
+        def post() -> int:
+            return httpx.post(f"{url}/tasks", json={"type": "work"}, timeout=20).status_code
+
+        def join() -> bool:
+            with psycopg.connect(servers.primary.url) as connection:
+                work.using(within=connection).enqueue()
+            return True
+
+        def run_in_thread() -> bool:
+            with app.store.transaction() as connection:
+                return bool(connection.execute("SELECT 1").fetchone())
+
+        for _ in range(2):
+            await eventually(lambda: asyncio.to_thread(lambda: post() == 201), within=30)
+            for act in (join, run_in_thread):
+                assert await eventually(
+                    lambda act=act: despite_trouble(lambda: asyncio.to_thread(act)), within=30
+                )
+            if servers.standbys:
+                await asyncio.to_thread(servers.primary.kill)
+                await asyncio.to_thread(servers.promote)
+        await app.close()
 
 
 # -- what is acknowledged is not lost ------------------------------------------------------------------
@@ -208,6 +245,14 @@ async def test_a_host_that_denies_access_is_reported_if_no_other_takes_writes(se
     with pytest.raises(StoreError, match="denied access"):
         async with opened(fresh(f"{url},127.0.0.1:{servers.primary.port}/not_there")):
             pass
+
+
+async def test_options_that_only_libpq_knows_do_not_keep_us_from_connecting(servers: Replicated) -> None:
+    options = "connect_timeout=3&keepalives_idle=5&load_balance_hosts=random&target_session_attrs=any"
+    connection = await Hosts(f"{servers.url}?{options}&application_name=shop").connect()
+    assert connection._addr[1] == servers.primary.proxy.port
+    assert await connection.fetchval("SHOW application_name") == "shop"
+    await connection.close()
 
 
 def test_a_url_names_each_of_its_hosts() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import NotSupported, StoreUnavailable
 from .connection.address import Address
 from .connection.client import Connections
-from .connection.hosts import CONNECT_SECONDS
+from .connection.hosts import CONNECT_SECONDS, each_host
 from .errors import means_reconnect, translate
 
 MAX_IDLE_SECONDS = 60
@@ -34,6 +34,8 @@ class PsycopgPool:
         self._address = address
         self._lock = threading.Lock()
         self._free: deque[Any] = deque(maxlen=address.connections)
+        # For each host, one after the other; libpq takes no less than two.
+        self._connect_seconds = max(int(CONNECT_SECONDS) // len(each_host(address.dsn)), 2)
 
     def take(self) -> Any:
         """Take a connection for exclusive use, opening one if none is free."""
@@ -49,7 +51,7 @@ class PsycopgPool:
         with translated_psycopg_errors(self._address.display):
             return psycopg.connect(
                 self._address.dsn,
-                connect_timeout=int(CONNECT_SECONDS),
+                connect_timeout=self._connect_seconds,
                 application_name="windlass",
                 prepare_threshold=None,  # Behind a pooler each transaction may get another connection.
                 target_session_attrs="read-write",

@@ -5,7 +5,7 @@ import socket
 from contextlib import suppress
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
 
@@ -14,6 +14,8 @@ from ..errors import means_next_host
 
 CONNECT_SECONDS = 10.0
 _ROUND_SECONDS = 0.5  # after which the hosts that have answered are asked again, while others are silent
+_LIBPQ_ONLY = frozenset({"connect_timeout", "load_balance_hosts", "tcp_user_timeout"})
+"""Options of a URL that asyncpg would hand to the server, which knows none of them; and `keepalives…`."""
 _DEAD_PEER_SECONDS = 15  # without an acknowledgement from the other host's kernel
 
 
@@ -21,7 +23,7 @@ class Hosts:
     """The hosts of a URL. One of them takes writes, and after a failover it is another one."""
 
     def __init__(self, dsn: str) -> None:
-        self._dsns = each_host(dsn)  # the one that took writes last is the first
+        self._dsns = each_host(_for_asyncpg(dsn))  # the one that took writes last is the first
         self.moves = 0  # how often another host was found to be the primary
 
     @property
@@ -143,6 +145,14 @@ def _detect_dead_peer(connection: Connection) -> None:
         for name, value in options.items():
             if hasattr(socket, name):
                 socket_.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _for_asyncpg(dsn: str) -> str:
+    """Return the URL without options about how to connect, which are decided here."""
+    parts = urlsplit(dsn)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    kept = [one for one in options if one[0] not in _LIBPQ_ONLY and not one[0].startswith("keepalives")]
+    return dsn if kept == options else parts._replace(query=urlencode(kept)).geturl()
 
 
 def each_host(dsn: str) -> list[str]:

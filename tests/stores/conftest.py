@@ -17,6 +17,7 @@ from tests.servers.owners import Owners
 from tests.servers.redis import Redis
 from tests.servers.redis_cluster import Cluster
 from tests.stores.schemas import Schemas
+from tests.stores.shards.prepared import ONE_OPEN, PreparedShards
 from windlass._clock import Clock
 from windlass._encryption.encrypted_store import EncryptedStore
 from windlass._encryption.keys import Keyring
@@ -38,10 +39,20 @@ Factory = Callable[[Path, Clock], Store]
 """Makes an unopened store in an empty folder."""
 
 
+def on_shards(folder: Path, clock: Clock) -> Store:
+    """A store of two shards, one of which takes no new tasks; half of the queues are looked for on both."""
+    stores: dict[str, Store] = {
+        "a": SQLiteStore(folder / "a.db", clock=clock),
+        "b": MemoryStore(clock=clock),
+    }
+    return PreparedShards(stores, ONE_OPEN)
+
+
 STORES: dict[str, Factory] = {
     "memory": lambda _, clock: MemoryStore(clock=clock),
     "without faults": lambda _, clock: FaultyStore(MemoryStore(clock=clock), scripted()),
     "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
+    "shards": on_shards,
 }
 ENCRYPTED = {"encrypted memory": "memory", "encrypted sqlite": "sqlite", "encrypted postgres": "postgres"}
 KEYRING = Keyring([("k1", b"1" * 32)])
@@ -57,7 +68,10 @@ SERVED = {
 }
 
 
-DEFAULT = ("memory", "sqlite", "postgres", "valkey", "jetstream", "http to memory", "encrypted memory")
+DEFAULT = (
+    *("memory", "sqlite", "postgres", "valkey", "jetstream", "http to memory", "encrypted memory"),
+    "shards",
+)
 # HTTP has no rules of its own, and neither a pooler nor an older server changes any: in full runs only.
 REST = (
     *("without faults", "postgres 15", "pgbouncer", "http to sqlite", "http to postgres"),
@@ -67,7 +81,7 @@ REST = (
 )
 
 # These keep every promise in one form out of four, each in another; the quick stores keep it in all forms.
-SAMPLED = ("postgres", "valkey", "jetstream", "http to memory", "encrypted memory")
+SAMPLED = ("postgres", "valkey", "jetstream", "http to memory", "encrypted memory", "shards")
 FORMS = 4
 
 

@@ -30,6 +30,7 @@ EXAMPLES = {  # by default, in a full run
     "http to valkey": (2, 5),
     "http to jetstream": (2, 5),
     "encrypted memory": (2, 10),
+    "shards": (3, 50),
     "encrypted sqlite": (2, 10),
     "encrypted postgres": (2, 10),
 }

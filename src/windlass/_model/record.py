@@ -164,6 +164,42 @@ class HistoryBucket(Struct, frozen=True, gc=False, kw_only=True):
     measured: bool = False
 
 
+class QueueRoute(Struct, frozen=True, gc=False, kw_only=True):
+    """The shards of a queue: the tasks of each tenant go to one of them or, not `by_tenant`, all to one."""
+
+    over: tuple[str, ...]
+    by_tenant: bool = False
+
+
+class Routes(Struct, frozen=True, gc=False, kw_only=True):
+    """Which shard new tasks go to: that of their queue's own route, else one of those that are `open`."""
+
+    open: tuple[str, ...]
+    queues: dict[str, QueueRoute] = {}
+
+
+SHARD_MAP_NAME = "map"
+
+
+class ShardMap(Struct, frozen=True, gc=False, kw_only=True):
+    """The shards of a store, and what is on which of them. Every shard has a copy; the newest counts.
+
+    `id` is that of the whole store. `home` has the records that belong to no queue. `former` are earlier
+    routes, the newest first, by which tasks may still be where `routes` would not put them. New tasks follow
+    `routes` from `effective_at` on, by the clock of the home shard (None: at once), and the newest of
+    `former` until then.
+    """
+
+    id: str
+    version: int
+    home: str
+    shards: tuple[str, ...]
+    routes: Routes
+    former: tuple[Routes, ...] = ()
+    effective_at: datetime | None = None
+    name: str = SHARD_MAP_NAME
+
+
 StoredRecord: TypeAlias = (
     ApiKey
     | Login
@@ -178,6 +214,7 @@ StoredRecord: TypeAlias = (
     | DeclaredType
     | DisabledEndpoint
     | HistoryBucket
+    | ShardMap
 )
 """Records that a store only stores, and need not interpret."""
 
@@ -195,6 +232,7 @@ KINDS: dict[object, str] = {
     DeclaredType: "type",
     DisabledEndpoint: "endpoint",
     HistoryBucket: "history",
+    ShardMap: "shards",
 }
 
 Record: TypeAlias = QueueSettings | Session | Audit | Usage | StoredRecord

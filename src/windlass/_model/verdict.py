@@ -83,6 +83,7 @@ class Receipt(StrEnum):
     APPLIED = "applied"
     REPEATED = "repeated"  # the same settlement was applied before; nothing was changed
     LOST = "lost"  # the lease is no longer valid; nothing was changed
+    UNKNOWN = "unknown"  # the shard that has the task did not answer; settle it again
 
 
 class Settled(Struct, frozen=True, gc=False, kw_only=True):

@@ -297,6 +297,8 @@ class ObservedStore(ForwardingStore):
         ran: dict[TaskId, float] = {}
         counted: list[tuple[Settlement, Task | None]] = []
         for settlement, receipt in settlements:
+            if receipt is Receipt.UNKNOWN:
+                continue  # It is settled again.
             task_id = settlement.lease.task_id
             task = self._claimed_tasks.pop(task_id, None)
             if receipt is Receipt.APPLIED:

@@ -14,7 +14,16 @@ from .._model.key import ApiKey, Login
 from .._model.limit import Limit, Quota
 from .._model.options import DeclaredType
 from .._model.queue import QueueSettings
-from .._model.record import ARCHIVE_NAME, KINDS, Archive, Declaration, DisabledEndpoint, HistoryBucket, Record
+from .._model.record import (
+    ARCHIVE_NAME,
+    KINDS,
+    Archive,
+    Declaration,
+    DisabledEndpoint,
+    HistoryBucket,
+    Record,
+    ShardMap,
+)
 from .._model.schedule import Schedule, ScheduleTiming, Tick
 from .._model.task import EARLIEST
 from ..errors import InvalidOption
@@ -189,6 +198,10 @@ def _endpoint(endpoint: DisabledEndpoint) -> None:
     _instants(endpoint.at)
 
 
+def _shards(_: ShardMap) -> None:
+    raise InvalidOption("the map of shards is changed with `windlass shards`, where their databases are")
+
+
 def _is_object(text: str) -> bool:
     try:
         return isinstance(msgspec.json.decode(text), dict)
@@ -217,4 +230,5 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     Declaration: _declaration,
     DisabledEndpoint: _endpoint,
     HistoryBucket: check_bucket,
+    ShardMap: _shards,
 }

@@ -24,7 +24,8 @@ class Outage:
     again. The first that does ends the pauses of the others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "the store") -> None:
+        self._what = what
         self._lock = threading.Lock()
         self._failing: set[Pauses] = set()
         self._began = 0.0
@@ -51,7 +52,7 @@ class Outage:
             self._is_refusal, self._logged_at = is_refusal, now
             lasting = f" (for {now - self._began:.0f} s)" if now > self._began else ""
         level, what = (logging.ERROR, "failed") if is_refusal else (logging.WARNING, "is not available")
-        logger.log(level, "the store %s%s, retrying: %s", what, lasting, error)
+        logger.log(level, "%s %s%s, retrying: %s", self._what, what, lasting, error)
 
     def _remind_after(self) -> float:
         return REMIND_OF_REFUSAL_AFTER if self._is_refusal else REMIND_AFTER
@@ -67,7 +68,7 @@ class Outage:
                 return
             seconds = monotonic() - self._began
         text = f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-        logger.warning("the store is back after %s", text)
+        logger.warning("%s is back after %s", self._what, text)
 
     async def pause(self, seconds: float) -> bool:
         """Wait this long; less, and True, if a loop that had failed succeeds meanwhile."""

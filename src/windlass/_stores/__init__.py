@@ -56,6 +56,10 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
             with _needing("httpx2", "over HTTP needs httpx2", "remote"):
                 from .http import HttpStore
             return HttpStore(url, key=key)
+        case "shards":
+            from .shards import ShardedStore
+
+            return ShardedStore.from_url(rest, lambda one: open_store(one, clock=clock, key=key))
         case str(known) if known.startswith(("postgresql+", "postgres+")):
             raise InvalidOption(
                 f"the URL {store_name(url)!r} names a driver, as SQLAlchemy's do; windlass uses asyncpg: "
@@ -65,7 +69,8 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
             raise InvalidOption(
                 f"there is no store for the URL {store_name(url)!r}; use postgresql://user@host/database, "
                 f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
-                f"redis://host:6379/0, nats://host:4222/name, https://… (a windlass serve) or memory://"
+                f"redis://host:6379/0, nats://host:4222/name, https://… (a windlass serve), "
+                f"shards:///etc/shards.toml or memory://"
             )
 
 

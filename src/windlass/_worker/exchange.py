@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from .._model.lease import Claim, Claimed
 from .._model.queue import Level
 from .._model.task import Error
-from .._model.verdict import Bury, Settled, Settlement
+from .._model.verdict import Bury, Receipt, Settled, Settlement
 from .._policy.input.quote import counted
 from .._store.outage import Pauses
 from .._store.protocol import Store
@@ -32,6 +32,7 @@ logger = logging.getLogger("windlass.worker")
 MAX_BATCH = 1_000
 _ROUND_TRIPS = 2  # under way at a time
 _FIRST_PAUSE = 0.05
+_SETTLE_AGAIN_AFTER = 0.5  # seconds, if the shard that has a task did not answer
 _UNSETTLED = "unsettled"
 
 
@@ -125,6 +126,8 @@ class Exchange:
                 self._give_up(claim)
                 self._put_back(batch, len(batch))
                 raise
+            if Receipt.UNKNOWN in settled.receipts:
+                batch = self._settle_again(batch, settled.receipts)
             self._under_way -= len(batch)
             if batch or not self.unsettled:  # else only a claim succeeded, and the settlements may still fail
                 self._pauses.succeeded()
@@ -218,6 +221,14 @@ class Exchange:
         self._under_way -= sent
         self._changed.set()
         self._worker.changed.set()
+
+    def _settle_again(self, batch: list[Settlement], receipts: Sequence[Receipt]) -> list[Settlement]:
+        """Send soon again what a shard did not answer; return the rest. Meanwhile the others are settled."""
+        pairs = list(zip(batch, receipts, strict=True))
+        unknown = [one for one, receipt in pairs if receipt is Receipt.UNKNOWN]
+        loop = asyncio.get_running_loop()
+        loop.call_later(_SETTLE_AGAIN_AFTER, self._put_back, unknown, len(unknown))
+        return [one for one, receipt in pairs if receipt is not Receipt.UNKNOWN]
 
     async def _after_error(self, error: Exception, batch: list[Settlement]) -> None:
         if isinstance(error, StoreError):

@@ -1,0 +1,190 @@
+"""ShardHandles: the shards as one handle of the store uses them, and calls of several of them at once."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any, TypeVar
+
+from ..._model.filter import MAX_PAGE, Filter, Page
+from ..._model.record import Routes, ShardMap
+from ..._model.task import TaskId
+from ..._store.protocol import Store
+from ...errors import StoreError, StoreUnavailable
+from .map_watch import MapWatch
+from .registry import ShardRegistry
+from .renewals import Renewals
+from .shard import Shard
+from .task_places import TaskPlaces
+
+T = TypeVar("T")
+
+
+class ShardHandles:
+    """The shards of one handle, each opened when it is first used."""
+
+    def __init__(self, registry: ShardRegistry) -> None:
+        self.registry = registry
+        self.watch = MapWatch()
+        self.places = TaskPlaces()
+        self.renewals = Renewals()
+        self._shards: dict[str, Shard] = {}
+
+    def another(self) -> "ShardHandles":
+        """Return further handles on the same shards, which share what this process knows of them."""
+        other = ShardHandles(self.registry)
+        other.watch, other.places, other.renewals = self.watch, self.places, self.renewals
+        return other
+
+    def __getitem__(self, name: str) -> Shard:
+        if name not in self._shards:
+            self._shards[name] = self.registry.shard(name)
+        return self._shards[name]
+
+    def opened_stores(self) -> dict[str, Store]:
+        """Return the stores of this handle's shards: what they promise is known once they are open."""
+        names = self.registry.names if self.watch.map is None else self.names
+        return {
+            name: self._shards[name].store if name in self._shards else store
+            for name, store in self.registry.stores.items()
+            if name in names
+        }
+
+    async def close(self) -> None:
+        """Close all that are open."""
+        await asyncio.gather(*(shard.close() for shard in self._shards.values()))
+
+    # -- the map -----------------------------------------------------------------------------------
+
+    @property
+    def map(self) -> ShardMap:
+        """The newest map that is known."""
+        assert self.watch.map is not None, "the store has not been opened"
+        return self.watch.map
+
+    @property
+    def routes(self) -> Routes:
+        """The routes that new tasks follow now."""
+        return self.watch.routes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All shards, the home shard first."""
+        home = self.map.home
+        return (home, *(name for name in self.map.shards if name != home))
+
+    async def ready(self) -> ShardMap:
+        """Read the map again if it is time to, and return it. Raises StoreUnavailable if there is none."""
+        if self.watch.map is None:
+            await self.refresh()
+        elif monotonic() >= self.watch.due:
+            with suppress(
+                StoreUnavailable
+            ):  # The verb that follows finds out if it needs a shard that is down.
+                await self.refresh()
+        return self.map
+
+    async def refresh(self) -> None:
+        """Read the map now. Raises StoreUnavailable if no shard answers."""
+        names = self.registry.names if self.watch.map is None else self.names
+        known = set(self.registry.names)
+        await self.watch.refresh([self[name] for name in names if name in known or self._is_found(name)])
+
+    def _is_found(self, name: str) -> bool:
+        try:
+            return bool(self[name])
+        except StoreUnavailable:
+            return False
+
+    # -- several at once -----------------------------------------------------------------------------
+
+    async def each(
+        self, names: Iterable[str], call: Callable[[Shard], Coroutine[Any, Any, T]]
+    ) -> tuple[dict[str, T], dict[str, StoreError]]:
+        """Call several shards at once; return the answers, and the errors of those without one.
+
+        Raises any other error, once all have answered.
+        """
+        chosen = list(dict.fromkeys(names))
+        if len(chosen) == 1:  # the common case, without tasks
+            results: Sequence[T | BaseException] = [await self._result(chosen[0], call)]
+        else:
+            results = await asyncio.gather(*(self._result(name, call) for name in chosen))
+        answers: dict[str, T] = {}
+        errors: dict[str, StoreError] = {}
+        for name, result in zip(chosen, results, strict=True):
+            if isinstance(result, StoreError):
+                errors[name] = result
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                answers[name] = result
+        return answers, errors
+
+    async def _result(self, name: str, call: Callable[[Shard], Coroutine[Any, Any, T]]) -> T | Exception:
+        try:
+            return await call(self[name])
+        except Exception as error:  # noqa: BLE001 - `each` raises it
+            return error
+
+    async def every(
+        self, names: Iterable[str], call: Callable[[Shard], Coroutine[Any, Any, T]]
+    ) -> dict[str, T]:
+        """Call several shards at once; raise the first error of any."""
+        answers, errors = await self.each(names, call)
+        for error in errors.values():
+            raise error
+        return answers
+
+    async def some(
+        self, names: Iterable[str], call: Callable[[Shard], Coroutine[Any, Any, T]]
+    ) -> dict[str, T]:
+        """Call several shards at once; return the answers. Raises if none answers.
+
+        What a shard did not answer is done when it is back; its outage is logged.
+        """
+        answers, errors = await self.each(names, call)
+        if not answers:
+            for error in errors.values():
+                raise error
+        return answers
+
+    # -- where tasks are -----------------------------------------------------------------------------
+
+    async def locate(self, task_ids: Collection[TaskId]) -> dict[TaskId, str | None]:
+        """Return the shard of each task; None if a shard that may have it did not answer.
+
+        Tasks that no shard has are left out.
+        """
+        found: dict[TaskId, str | None] = {}
+        unknown: list[TaskId] = []
+        for task_id in dict.fromkeys(task_ids):
+            shard = self.places.get(task_id)
+            if shard is None or shard not in self.map.shards:
+                unknown.append(task_id)
+            else:
+                found[task_id] = shard
+        if not unknown:
+            return found
+        for start in range(0, len(unknown), MAX_PAGE):
+            found |= await self._search(unknown[start : start + MAX_PAGE])
+        return found
+
+    async def _search(self, task_ids: Sequence[TaskId]) -> dict[TaskId, str | None]:
+        where, page = Filter(ids=tuple(task_ids)), Page(limit=len(task_ids))
+        answers, errors = await self.each(
+            self.names, lambda shard: shard.call_within(shard.store.find, where, page)
+        )
+        found: dict[TaskId, str | None] = dict.fromkeys(task_ids) if errors else {}
+        for name, tasks in answers.items():
+            ids = [task.id for task in tasks.items]
+            self.places.add(ids, name)
+            found |= dict.fromkeys(ids, name)
+        return found
+
+
+class OnShards:
+    """What every role of the store has: the shards of its handle."""
+
+    def __init__(self, shards: ShardHandles) -> None:
+        self._shards = shards

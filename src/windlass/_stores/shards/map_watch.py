@@ -1,0 +1,135 @@
+"""MapWatch: the map of shards as this process knows it, read again every few seconds from every shard.
+
+A new map says when its routes take effect, some seconds after it was written to all shards. A process
+enqueues on a shard only if it has read that shard's map a shorter time ago. So no two processes ever enqueue
+by different routes, and keys stay unique while a queue moves.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from time import monotonic
+
+from ..._ids import new_id
+from ..._model.filter import Filter, Page
+from ..._model.record import SHARD_MAP_NAME, Routes, ShardMap
+from ...errors import Conflict, StoreError, StoreUnavailable
+from .routes import first_map
+from .shard import Shard
+
+REFRESH_EVERY = 2.0
+"""Seconds after which the map is read again."""
+
+KNOWN_FOR = 5.0
+"""Seconds for which what was read allows to enqueue on a shard."""
+
+EFFECTIVE_AFTER = timedelta(seconds=10)
+"""From writing a map until its routes take effect: every process has read it then, or does not enqueue."""
+
+
+class MapWatch:
+    """The newest map, shared by all handles of a process."""
+
+    def __init__(self) -> None:
+        self.map: ShardMap | None = None
+        self.due = 0.0  # when to read it again, by `monotonic`
+        self._read_at: dict[str, float] = {}
+        self._effective_from = 0.0  # by `monotonic`
+
+    @property
+    def routes(self) -> Routes:
+        """The routes that new tasks follow now."""
+        assert self.map is not None
+        if self.map.former and monotonic() < self._effective_from:
+            return self.map.former[0]
+        return self.map.routes
+
+    @property
+    def seconds_until_effective(self) -> float:
+        """How long new tasks still follow the former routes."""
+        return max(self._effective_from - monotonic(), 0.0)
+
+    def is_known_of(self, shard: str) -> bool:
+        """Whether the map was read from this shard a short time ago."""
+        return monotonic() - self._read_at.get(shard, -KNOWN_FOR) < KNOWN_FOR
+
+    async def refresh(self, shards: Sequence[Shard]) -> None:
+        """Read the map from these shards, take over the newest, and write it where it is missing.
+
+        Raises StoreUnavailable if no shard answers, or if there is no map yet and not all do.
+        """
+        self.due = monotonic() + REFRESH_EVERY
+        stored, error = await self._read(shards)
+        if error is not None and (not stored or not any(stored.values())):
+            raise error
+        newest = max((one for one in stored.values() if one), key=lambda one: one.version, default=None)
+        if newest is None:
+            newest = await _create(shards)
+            stored[newest.home] = newest
+        known = newest if self.map is None else self.map
+        for name, one in stored.items():
+            if one is not None and one.id != known.id:
+                raise StoreError(f"shard {name} belongs to another store of several shards; check its URL")
+        if self.map is None or newest.version > self.map.version:
+            await self._take_over(newest, shards)
+        for shard in shards:
+            before = stored.get(shard.name)
+            if shard.name in stored and shard.name in newest.shards and _is_older(before, newest):
+                with suppress(Conflict):
+                    await shard.call(shard.store.put, newest, None, before)
+
+    async def _read(self, shards: Sequence[Shard]) -> tuple[dict[str, ShardMap | None], StoreError | None]:
+        """Return the maps of the shards that answer, and the last error."""
+        stored: dict[str, ShardMap | None] = {}
+        errors: list[StoreError] = []
+
+        async def read(shard: Shard) -> None:
+            began = monotonic()
+            try:
+                found = await shard.call_within(shard.store.records, ShardMap, Page(limit=1))
+            except StoreUnavailable as error:
+                errors.append(error)
+                return
+            stored[shard.name] = found.items[0] if found.items else None
+            self._read_at[shard.name] = began
+
+        await asyncio.gather(*map(read, shards))
+        return stored, errors[-1] if errors else None
+
+    async def _take_over(self, newest: ShardMap, shards: Sequence[Shard]) -> None:
+        effective_from = 0.0
+        if newest.effective_at is not None:
+            for shard in sorted(shards, key=lambda one: one.name != newest.home):
+                with suppress(StoreUnavailable):
+                    now = await shard.call(shard.store.now)
+                    effective_from = monotonic() + (newest.effective_at - now).total_seconds()
+                    break
+        self._effective_from, self.map = effective_from, newest
+
+
+async def _create(shards: Sequence[Shard]) -> ShardMap:
+    """Write the first map, to the home shard; of several processes at the same time, one does."""
+    used = [
+        shard.name
+        for shard in shards
+        if any(one.number for one in await shard.call(shard.store.count, Filter(), ()))
+    ]
+    made = first_map(new_id(), tuple(shard.name for shard in shards), used)
+    home = shards[0]
+    with suppress(Conflict):
+        await home.call(home.store.put, made, None, None)
+    found = await home.call(home.store.records, ShardMap, Page(limit=1))
+    return found.items[0] if found.items else made
+
+
+def _is_older(before: ShardMap | None, newest: ShardMap) -> bool:
+    return before is None or before.version < newest.version
+
+
+async def publish(changed: ShardMap, before: ShardMap, shards: Sequence[Shard]) -> None:
+    """Write a changed map to all shards, the home shard first. Raises Conflict, StoreUnavailable."""
+    assert changed.name == SHARD_MAP_NAME
+    for shard in sorted(shards, key=lambda one: one.name != changed.home):
+        expected = before if shard.name in before.shards else None
+        await shard.call(shard.store.put, changed, None, expected)

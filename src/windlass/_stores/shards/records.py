@@ -1,0 +1,130 @@
+"""Where records are: settings on every shard, what belongs to no queue on the home shard.
+
+Settings are what a shard itself obeys: of queues, limits, task types and the archive. They are written to the
+home shard first, which decides between concurrent changes and has the entry of the audit log, then to the
+others. The leading keeper copies them to shards that missed a change.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from ..._model.filter import By, Page, Slice
+from ..._model.limit import Limit, Usage
+from ..._model.options import DeclaredType
+from ..._model.queue import QueueSettings
+from ..._model.record import Archive, Audit, Record, Session, ShardMap
+from ..._store.protocol import all_records
+from ...errors import NotSupported, StoreUnavailable
+from . import refusals
+from .handle import OnShards
+from .pages import merge_slices, record_name
+from .routes import accepting, all_places
+
+logger = logging.getLogger("windlass.store")
+
+R = TypeVar("R", bound=Record)
+
+Setting: TypeAlias = QueueSettings | Limit | DeclaredType | Archive
+SETTINGS: tuple[Any, ...] = (QueueSettings, Limit, DeclaredType, Archive)
+"""The kinds of records that every shard has."""
+
+_MERGED: tuple[Any, ...] = (Session, Audit, Usage)
+"""The kinds that each shard writes itself."""
+
+
+class ShardRecords(OnShards):
+    """The verbs about records over all shards."""
+
+    async def put(
+        self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET
+    ) -> None:
+        """Put a setting on every shard, any other record on the home shard."""
+        await self._shards.ready()
+        if isinstance(record, ShardMap):
+            raise NotSupported("the map of shards is changed with `windlass shards`")
+        if isinstance(record, Limit):
+            self._check(record)
+        home = self._shards[self._shards.map.home]
+        await home.call(home.store.put, record, by, expected)
+        if isinstance(record, SETTINGS):
+            await self._others(lambda shard: shard.call(shard.store.put, record))
+
+    def _check(self, limit: Limit) -> None:
+        """Raise NotSupported for a limit whose tasks may be on several shards."""
+        routes = self._shards.routes
+        if limit.queue is None:
+            where: Sequence[str] = sorted(accepting(routes))
+        elif limit.by == "tenant" or limit.tenant is not None:
+            return
+        else:
+            where = all_places(routes, limit.queue)
+        if len(where) > 1:
+            raise refusals.limit_spans(limit, where)
+
+    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
+        """Remove a setting or session from every shard, any other record from the home shard."""
+        await self._shards.ready()
+        if kind is ShardMap:
+            raise NotSupported("the map of shards is changed with `windlass shards`")
+        home = self._shards[self._shards.map.home]
+        if kind is Session:
+            answers = await self._shards.some(
+                self._shards.names,
+                lambda shard: shard.call_within(
+                    shard.store.remove, kind, name, by if shard.name == home.name else None
+                ),
+            )
+            return any(answers.values())
+        existed = await home.call(home.store.remove, kind, name, by)
+        if kind in SETTINGS:
+            await self._others(lambda shard: shard.call(shard.store.remove, kind, name))
+        return existed
+
+    async def _others(self, call: Any) -> None:
+        """Call the shards that are not home; say which do not follow at once."""
+        _, errors = await self._shards.each(self._shards.names[1:], call)
+        for error in errors.values():
+            if not isinstance(error, StoreUnavailable):
+                raise error
+            raise StoreUnavailable(
+                f"{error}; the other shards have the change, and it gets it when it is back"
+            )
+
+    async def records(self, kind: type[R], page: Page) -> Slice[R]:
+        """Read from the home shard; merge what each shard writes itself."""
+        await self._shards.ready()
+        names = self._shards.names if kind in _MERGED else self._shards.names[:1]
+        answers = await self._shards.every(names, lambda shard: shard.call(shard.store.records, kind, page))
+        if len(answers) == 1:
+            return next(iter(answers.values()))
+        return merge_slices([*answers.values()], page, record_name)
+
+    # -- copies --------------------------------------------------------------------------------------
+
+    async def copy_settings(self, name: str) -> int:
+        """Make the settings of a shard those of the home shard; return how many were changed."""
+        home, shard = self._shards[self._shards.map.home], self._shards[name]
+        changed = 0
+        for kind in SETTINGS:
+            meant = {one.name: one for one in await home.call(all_records, home.store, kind)}
+            found = {one.name: one for one in await shard.call(all_records, shard.store, kind)}
+            for missing in (one for one_name, one in meant.items() if found.get(one_name) != one):
+                await shard.call(shard.store.put, missing)
+                changed += 1
+            for extra in found.keys() - meant.keys():
+                await shard.call(shard.store.remove, kind, extra)
+                changed += 1
+        if changed:
+            logger.info("copied %d settings from shard %s to shard %s", changed, home.name, name)
+        return changed
+
+    async def copy_settings_to_all(self) -> None:
+        """Copy them to every shard that answers."""
+        for name in self._shards.names[1:]:
+            try:
+                await self.copy_settings(name)
+            except StoreUnavailable:
+                continue  # at the next turn

@@ -1,0 +1,73 @@
+"""The state of each shard: what is on it, and whether it takes new tasks."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ..._model.filter import Count, Dimension, Filter
+from ..._model.record import ShardMap
+from ..._model.state import ENDED
+from ..._store.protocol import Finding
+from ..findings import error, fine, warning
+from .handle import ShardHandles
+from .routes import is_draining, places
+from .shard import Shard
+
+_BY = (Dimension.QUEUE, Dimension.STATE)
+
+
+class ShardStatus(Struct, frozen=True, kw_only=True):
+    """A shard: `state` is open, draining or unavailable; `stray` tasks are of queues that are elsewhere."""
+
+    name: str
+    state: str
+    home: bool = False
+    tasks: int = 0
+    unfinished: int = 0
+    stray: int = 0
+    error: str = ""
+
+
+async def read_status(shards: ShardHandles) -> Sequence[ShardStatus]:
+    """Return the state of every shard, the home shard first."""
+
+    async def count(shard: Shard) -> Sequence[Count]:
+        return await shard.call(shard.store.count, Filter(), _BY)
+
+    answers, errors = await shards.each(shards.names, count)
+    return [
+        _status(shards.map, name, answers[name])
+        if name in answers
+        else ShardStatus(
+            name=name, state="unavailable", home=name == shards.map.home, error=str(errors[name])
+        )
+        for name in shards.names
+    ]
+
+
+def _status(shard_map: ShardMap, name: str, counts: Sequence[Count]) -> ShardStatus:
+    ended = {state.value for state in ENDED}
+    unfinished = [count for count in counts if count.values[1] not in ended]
+    return ShardStatus(
+        name=name,
+        state="draining" if is_draining(shard_map, name) else "open",
+        home=name == shard_map.home,
+        tasks=sum(count.number for count in counts),
+        unfinished=sum(count.number for count in unfinished),
+        stray=sum(count.number for count in unfinished if name not in places(shard_map, count.values[0])),
+    )
+
+
+def finding_of(status: ShardStatus) -> Finding:
+    """Report the state of a shard."""
+    subject = f"shard {status.name}"
+    if status.state == "unavailable":
+        return error(subject, status.error)
+    if status.stray:
+        return warning(
+            subject,
+            f"{status.stray:,} tasks are of queues that are on other shards, so no worker claims them here; "
+            f"they were enqueued on this shard's own URL. Route their queues here: windlass shards route",
+        )
+    left = f"{status.tasks:,} tasks, {status.unfinished:,} of them not ended"
+    return fine(subject, f"{status.state}: {left}")

@@ -116,6 +116,14 @@ RECORDS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "declaration": ({"name": "queue/q", "body": "{}"}, [
         {"name": "a b"}, {"name": "queue/" + "x" * 600}, {"body": "x" * 1_000_000}, {"body": "boo"},
     ]),
+    "shards": (
+        {"id": "m", "version": 1, "home": "a", "shards": ["a"], "routes": {"open": ["a"]}}, [
+            {"name": "x"}, {"id": "x" * 300}, {"version": 0}, {"home": "b"}, {"shards": ["a"] * 65},
+            {"shards": ["a", "b c"]}, {"routes": {"open": []}}, {"effective_at": LATE},
+            {"routes": {"open": ["a"], "queues": {"a b": {"over": ["a"]}}}},
+            {"routes": {"open": ["a"], "queues": {"q": {"over": []}}}}, {"former": [{"open": ["a"]}] * 17},
+        ],
+    ),
     "session": (
         {"id": "s", "worker": {"name": "w"}, "started_at": AT, "beat_at": AT, "expires_at": AT}, [{}]
     ),

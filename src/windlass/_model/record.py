@@ -179,6 +179,7 @@ class Routes(Struct, frozen=True, gc=False, kw_only=True):
 
 
 SHARD_MAP_NAME = "map"
+MAX_SHARDS = 64
 
 
 class ShardMap(Struct, frozen=True, gc=False, kw_only=True):

@@ -17,6 +17,8 @@ from .._model.queue import QueueSettings
 from .._model.record import (
     ARCHIVE_NAME,
     KINDS,
+    MAX_SHARDS,
+    SHARD_MAP_NAME,
     Archive,
     Declaration,
     DisabledEndpoint,
@@ -49,6 +51,7 @@ MAX_ALIASES = 1_000
 _MAX_BACKOFF = 100  # numbers
 _MAX_TEXT = 200
 _MAX_PATH = 4_096
+_MAX_ROUTES = 17  # the present ones, and former ones
 _MAX_BODY = 4 << 20  # of a declaration
 _NO_TASK = "00000000-0000-7000-8000-000000000000"
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -198,8 +201,24 @@ def _endpoint(endpoint: DisabledEndpoint) -> None:
     _instants(endpoint.at)
 
 
-def _shards(_: ShardMap) -> None:
-    raise InvalidOption("the map of shards is changed with `windlass shards`, where their databases are")
+def _shards(shard_map: ShardMap) -> None:
+    checked_text(shard_map.id, "the id of a map of shards", _MAX_TEXT)
+    _instants(shard_map.effective_at)
+    every = (shard_map.routes, *shard_map.former)
+    over = [route.over for routes in every for route in routes.queues.values()]
+    lists = [shard_map.shards, *over, *(routes.open for routes in every)]
+    if (
+        shard_map.name != SHARD_MAP_NAME
+        or shard_map.version < 1
+        or shard_map.home not in shard_map.shards
+        or len(every) > _MAX_ROUTES
+        or not all(1 <= len(names) <= MAX_SHARDS for names in lists)
+    ):
+        raise InvalidOption("the map of shards is out of bounds")
+    for name in (name for names in lists for name in names):
+        checked_name(name, "shard")
+    for queue in (queue for routes in every for queue in routes.queues):
+        checked_name(queue, "queue")
 
 
 def _is_object(text: str) -> bool:

@@ -32,6 +32,7 @@ from windlass._model.record import (
     HistoryBucket,
     Record,
     Session,
+    ShardMap,
 )
 from windlass._model.schedule import Schedule, Tick
 from windlass._model.task import Enqueued, NewTask, Task
@@ -57,6 +58,7 @@ AT_THE_SEAM: list[Any] = [
         Archive,
         DisabledEndpoint,
         HistoryBucket,
+        ShardMap,
     ),
 ]
 
@@ -90,7 +92,7 @@ BOUNDED: dict[tuple[type[Struct], str], st.SearchStrategy[Any]] = {
     (Alert, "count"): st.integers(1, MAX_COUNT),
     (Alert, "window"): st.none() | st.timedeltas(timedelta(microseconds=1), timedelta(days=36_500)),
 }
-NOT_HASHED = (QueueSettings, DeclaredType)  # which hold mappings
+NOT_HASHED = (QueueSettings, DeclaredType, ShardMap)  # which hold mappings
 
 
 def values(wanted: Any, plain: Mapping[Any, st.SearchStrategy[Any]] = PLAIN) -> st.SearchStrategy[Any]:

@@ -14,7 +14,17 @@ from windlass._model.key import ApiKey, FormerSecret, Login, Scope
 from windlass._model.limit import Limit, Quota
 from windlass._model.options import DeclaredType, Defaults
 from windlass._model.queue import Fairness, Ordering, QueueSettings, Window
-from windlass._model.record import Archive, Declaration, HistoryBucket, Record, Session, Worker
+from windlass._model.record import (
+    Archive,
+    Declaration,
+    HistoryBucket,
+    QueueRoute,
+    Record,
+    Routes,
+    Session,
+    ShardMap,
+    Worker,
+)
 from windlass._model.schedule import Tick
 from windlass._policy import api_key
 from windlass._policy.endpoint import disabled_endpoint
@@ -64,6 +74,14 @@ FULL: list[Record] = [
     Declaration(name="alert/a", body="0" * 64),
     disabled_endpoint("https://example.org/hook", "acme", NOW, new_id()),
     HistoryBucket(name="10s/2026-11-16T08:30:00Z", measured=True),
+    ShardMap(
+        id="m",
+        version=1,
+        home="a",
+        shards=("a", "b"),
+        routes=Routes(open=("a",), queues={"q": QueueRoute(over=("b",))}),
+        former=(Routes(open=("a", "b")),),
+    ),
     Session(id="s", worker=Worker(name="w"), started_at=NOW, beat_at=NOW, expires_at=NOW),
 ]
 

@@ -11,9 +11,9 @@ import re
 import tomllib
 from pathlib import Path
 
+from ..._model.record import MAX_SHARDS
 from ...errors import InvalidOption
 
-MAX_SHARDS = 64
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 
 

@@ -39,6 +39,7 @@ class ShardEnqueue(OnShards):
         if not self._shards.watch.is_known_of(name):
             await self._shards.refresh()
             name = self._place(batch)
+            self._shards[name].health.check()
             if not self._shards.watch.is_known_of(name):
                 raise refusals.stale_map(name)
         existing = await self._enqueued_before(batch, name) if self._shards.map.former else {}

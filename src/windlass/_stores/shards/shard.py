@@ -54,11 +54,8 @@ class Shard:
 
     async def call(self, verb: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a verb of its store; open the store first if it is not. Raises StoreUnavailable."""
-        self.health.check()
+        await self.open()
         try:
-            if not self._is_open:
-                await self.store.open()
-                self._is_open = True
             result = await verb(*args, **kwargs)
         except StoreError as error:
             raise self.health.failed(error) from error
@@ -77,8 +74,14 @@ class Shard:
             raise self.health.failed(silent) from None
 
     async def open(self) -> None:
-        """Open its store."""
-        await self.call(self.store.open)
+        """Open its store, unless it is open. Raises StoreUnavailable."""
+        self.health.check()
+        if not self._is_open:
+            try:
+                await self.store.open()
+            except StoreError as error:
+                raise self.health.failed(error) from error
+            self._is_open = True
 
     async def close(self) -> None:
         """Close its store."""

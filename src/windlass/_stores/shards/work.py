@@ -91,7 +91,7 @@ class ShardWork(OnShards):
 
         answers, errors = await self._shards.each(names, call)
         for error in errors.values():
-            if claim is None or not answers or not isinstance(error, StoreUnavailable):
+            if not isinstance(error, StoreUnavailable) or not (answers or claims[1:]) or claim is None:
                 raise error
         receipts = [Receipt.UNKNOWN] * len(batch)
         claimed: list[Claimed] = []
@@ -100,7 +100,8 @@ class ShardWork(OnShards):
                 receipts[number] = receipt
             claimed += self._claimed(name, settled.claimed)
         if claim is not None and len(claimed) < claim.limit and claims[1:]:
-            with suppress(StoreError, SessionLost):  # The settlements are done; claims are repeated anyway.
+            # What was settled is done, so a claim that fails is not an error: it is repeated anyway.
+            with suppress(SessionLost, *([StoreError] if answers else [])):
                 claimed += await self._claim_in_turn(claims[1:], claim.limit - len(claimed))
         return Settled(
             receipts=tuple(receipts),

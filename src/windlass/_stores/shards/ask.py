@@ -22,7 +22,7 @@ from ..._model.task import Task, TaskId
 from ..._model.transition import Applied
 from ...errors import StoreUnavailable
 from ..rules.audit import is_about_tasks
-from .handle import OnShards
+from .connection.handle import OnShards
 from .pages import merge_counts, merge_slices
 from .routes import places
 

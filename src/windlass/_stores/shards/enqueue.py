@@ -12,7 +12,7 @@ from ..._model.task import DEFAULT_QUEUE, Enqueued, NewTask, Task
 from ...errors import NotFound
 from ..rules.refusals import duplicate, key_taken
 from . import refusals
-from .handle import OnShards
+from .connection.handle import OnShards
 from .routes import former_places, place
 
 _OPEN = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING)

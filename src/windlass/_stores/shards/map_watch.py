@@ -15,8 +15,8 @@ from ..._ids import new_id
 from ..._model.filter import Filter, Page
 from ..._model.record import SHARD_MAP_NAME, Routes, ShardMap
 from ...errors import Conflict, StoreError, StoreUnavailable
+from .connection.shard import Shard
 from .routes import first_map
-from .shard import Shard
 
 REFRESH_EVERY = 2.0
 """Seconds after which the map is read again."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
-from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -73,8 +72,3 @@ def _sum(one: Count, other: Count) -> Count:
         steps=one.steps + other.steps,
         bytes=one.bytes + other.bytes,
     )
-
-
-def first(items: Iterable[T], number: int) -> tuple[T, ...]:
-    """Return the first of some items."""
-    return tuple(islice(items, number))

@@ -19,7 +19,7 @@ from ..._model.record import Archive, Audit, Record, Session, ShardMap
 from ..._store.protocol import all_records
 from ...errors import NotSupported, StoreUnavailable
 from . import refusals
-from .handle import OnShards
+from .connection.handle import OnShards
 from .pages import merge_slices, record_name
 from .routes import accepting, all_places
 

@@ -9,9 +9,9 @@ from ..._model.record import ShardMap
 from ..._model.state import ENDED
 from ..._store.protocol import Finding
 from ..findings import error, fine, warning
-from .handle import ShardHandles
+from .connection.handle import ShardHandles
+from .connection.shard import Shard
 from .routes import is_draining, places
-from .shard import Shard
 
 _BY = (Dimension.QUEUE, Dimension.STATE)
 

@@ -11,9 +11,9 @@ from ..._store.protocol import Capability, Durability, Join, Promise, Store
 from ...errors import StoreUnavailable
 from . import refusals
 from .ask import ShardTasks
+from .connection.handle import ShardHandles
+from .connection.registry import ShardRegistry
 from .enqueue import ShardEnqueue
-from .handle import ShardHandles
-from .registry import ShardRegistry
 from .upkeep import ShardUpkeep
 from .work import ShardWork
 

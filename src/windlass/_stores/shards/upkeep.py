@@ -12,9 +12,9 @@ from ..._model.state import State
 from ..._model.transition import Pruned, TaskTransition, pruned_counts
 from ..._store.protocol import Capability, Finding, Migration, Promoted
 from ...errors import NotSupported, SessionLost, StoreError, StoreUnavailable
-from .handle import OnShards
+from .connection.handle import OnShards
+from .connection.shard import Shard
 from .records import ShardRecords
-from .shard import Shard
 from .status import finding_of, read_status
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from ..._model.task import TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store.protocol import Wake
 from ...errors import SessionLost, StoreError, StoreUnavailable
-from .handle import OnShards, ShardHandles
+from .connection.handle import OnShards, ShardHandles
+from .connection.shard import Shard
 from .routes import places
-from .shard import Shard
 
 _LISTEN_AGAIN_AFTER = 1.0
 _LOOK_FOR_SHARDS_EVERY = 2.0

@@ -6,12 +6,12 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
 
-from ..._model.filter import MAX_PAGE, Filter, Page
-from ..._model.record import Routes, ShardMap
-from ..._model.task import TaskId
-from ..._store.protocol import Store
-from ...errors import StoreError, StoreUnavailable
-from .map_watch import MapWatch
+from ...._model.filter import MAX_PAGE, Filter, Page
+from ...._model.record import Routes, ShardMap
+from ...._model.task import TaskId
+from ...._store.protocol import Store
+from ....errors import StoreError, StoreUnavailable
+from ..map_watch import MapWatch
 from .registry import ShardRegistry
 from .renewals import Renewals
 from .shard import Shard

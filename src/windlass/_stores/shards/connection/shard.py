@@ -5,9 +5,9 @@ from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
-from ..._store.outage import Outage, Pauses
-from ..._store.protocol import Store
-from ...errors import StoreError, StoreUnavailable
+from ...._store.outage import Outage, Pauses
+from ...._store.protocol import Store
+from ....errors import StoreError, StoreUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ..._store.protocol import Store
-from ...errors import InvalidOption
-from . import refusals
+from ...._store.protocol import Store
+from ....errors import InvalidOption
+from .. import refusals
 from .address import read_urls
 from .shard import Shard, ShardHealth
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 from itertools import islice
 
-from ..._model.task import TaskId
+from ...._model.task import TaskId
 
 MAX_PLACES = 100_000
 

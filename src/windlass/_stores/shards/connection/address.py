@@ -11,8 +11,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from ..._model.record import MAX_SHARDS
-from ...errors import InvalidOption
+from ...._model.record import MAX_SHARDS
+from ....errors import InvalidOption
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 

@@ -1,0 +1,148 @@
+"""`windlass worker` and `windlass owner` on a store on NATS: who owns it dies, and nothing is lost."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.servers.nats import Nats
+from tests.system.fleet import ROOT, wait_until
+from tests.system.supervised import Supervised
+from windlass import App, Filter, Page, State
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+PROGRAM = """
+import asyncio
+from windlass import App, Context
+
+app = App({url!r})
+
+
+@app.task(name="nap")
+async def nap(seconds: float, *, ctx: Context) -> None:
+    with open("runs", "a") as file:
+        file.write(ctx.task_id + "\\n")
+    await asyncio.sleep(seconds)
+"""
+
+
+async def _nap(seconds: float) -> None:
+    """For its parameters: PROGRAM has the handler."""
+
+
+class Command(Supervised):
+    """A command on the store."""
+
+    def __init__(self, folder: Path, name: str, started: str, *arguments: str) -> None:
+        self.started = started
+        path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+        super().__init__(folder / f"{name}.log", folder, {"PYTHONPATH": path}, *arguments)
+
+
+class Shop:
+    """A program and its store."""
+
+    def __init__(self, folder: Path, url: str, running: ExitStack) -> None:
+        self._folder, self._url, self._running = folder, url, running
+        (folder / "program.py").write_text(PROGRAM.format(url=url))
+        (folder / "runs").touch()
+        self.app = App(url)
+        self._nap = self.app.task(name="nap")(_nap)
+
+    def worker(self, name: str, *options: str) -> Command:
+        given = (
+            "worker",
+            "program:app",
+            "--lease",
+            "6",
+            "--heartbeat",
+            "1",
+            "--log-format",
+            "text",
+            *options,
+        )
+        return self._running.enter_context(Command(self._folder, name, "is ready", *given))
+
+    def owner(self, name: str) -> Command:
+        return self._running.enter_context(
+            Command(self._folder, name, "or stands by", "owner", "--store", self._url, "--log-format", "text")
+        )
+
+    def enqueue(self, number: int, seconds: float) -> None:
+        self.app.sync_client.enqueue_many([self._nap.step(seconds=seconds)] * number)
+
+    def completed(self) -> int:
+        done = Filter(states=(State.COMPLETED,))
+        return len(self.app.sync_operator.find(done, Page(limit=1000)).items)
+
+    def runs(self) -> list[str]:
+        return (self._folder / "runs").read_text().split()
+
+
+@pytest.fixture
+def shop(nats: Nats, tmp_path: Path) -> Iterator[Shop]:
+    with ExitStack() as running:
+        shop = Shop(tmp_path, nats.new_url(), running)
+        yield shop
+        running.callback(lambda: shop.app._loop.run(shop.app.close()))
+
+
+def owning(*commands: Command) -> int | None:
+    """The process that says that it owns the store, and not that it no longer does."""
+    for command in commands:
+        for pid in [*command.children, command.parent.pid]:
+            lines = re.findall(rf"-{pid}-\w+ (owns|no longer owns) ", command.log)
+            if lines and lines[-1] == "owns":
+                return pid
+    return None
+
+
+def test_workers_own_their_store_and_replace_an_owner_that_is_killed(shop: Shop) -> None:
+    first, second = shop.worker("first"), shop.worker("second")
+    shop.enqueue(100, 0.2)
+    wait_until(lambda: shop.completed() > 10, 30, what="some completed", every=0.05)
+    victim = owning(first, second)
+    assert victim in first.children or victim in second.children
+    os.kill(victim or 0, signal.SIGKILL)
+    shop.enqueue(100, 0.05)
+    wait_until(lambda: shop.completed() == 200, 60, what="all completed", every=0.2)
+
+    assert owning(first, second) != victim
+    assert sorted(shop.runs()) == sorted(set(shop.runs()))  # none ran twice
+    killed = first if victim in first._seen else second
+    noticed = f"owner 1 (pid {victim}) was killed by SIGKILL; restarting it"
+    wait_until(lambda: noticed in killed.log, 30, what="it is noticed")
+
+
+def test_a_worker_that_is_told_to_stop_settles_before_its_owner_goes(shop: Shop) -> None:
+    """SIGTERM to all processes of the group, as a service manager sends it."""
+    worker = shop.worker("only")
+    shop.enqueue(4, 1.5)
+    wait_until(lambda: len(shop.runs()) == 4, 30, what="all run", every=0.05)
+    for pid in [*worker.children, worker.parent.pid]:
+        os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not worker.is_running, 40, what="it stops")
+    assert worker.parent.returncode == 0
+    assert worker.log.index("has stopped; it ran 4 tasks") < worker.log.index("it was handed over")
+
+    shop.worker("next")
+    assert shop.completed() == 4
+
+
+def test_owners_hand_the_store_over(shop: Shop) -> None:
+    first = shop.owner("first")
+    wait_until(lambda: owning(first) is not None, 30, what="it owns the store")
+    second = shop.owner("second")
+    shop.worker("worker", "--no-owner")
+    shop.enqueue(50, 0.1)
+    first.parent.send_signal(signal.SIGTERM)
+    wait_until(lambda: not first.is_running, 30, what="it stops")
+    assert first.parent.returncode == 0
+    wait_until(lambda: owning(second) is not None, 30, what="the other owns the store")
+    wait_until(lambda: shop.completed() == 50, 60, what="all completed", every=0.2)
+    assert len(shop.runs()) == 50

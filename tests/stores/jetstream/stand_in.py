@@ -1,6 +1,7 @@
 """A log in memory, whose stores and replies wait when told to, and a reign over it."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -86,6 +87,10 @@ class MemorySnapshots:
 
     async def manifests(self) -> list[Manifest]:
         return [Manifest(base, len(data), []) for base, data in self.files.items()]
+
+    async def download(self, manifest: Manifest, file: int) -> bool:
+        os.pwrite(file, self.files[manifest.base], 0)
+        return True
 
 
 class Nobody:

@@ -17,6 +17,8 @@ from .stream import Log
 from .wal import write_pages
 
 _PAUSE = 0.05
+UNREADABLE_SECONDS = 30.0
+"""For this long a standby looks for a snapshot that can be read."""
 
 
 class _State(Enum):
@@ -32,6 +34,7 @@ class Follower:
     def __init__(self, log: Log, snapshots: Snapshots, folder: Path) -> None:
         self._log = log
         self._snapshots = snapshots
+        self._unreadable_since: float | None = None
         self._folder = folder
         self._file: int | None = None
         self.begin()
@@ -149,15 +152,23 @@ class Follower:
         return self._unconfirmed is None
 
     async def _load_snapshot(self) -> None:
-        """Begin from the newest snapshot that is whole; of those that were never finished, each once."""
+        """Begin from the newest snapshot that is whole; of those that were never finished, each once.
+
+        If none can be read, begin from nothing, so that the next call looks again: servers may be away, or a
+        newer snapshot may just have replaced the one that was being read. Raises StoreError if that goes on.
+        """
         tried = self._unconfirmed
         for manifest in await self._snapshots.manifests():
             if tried is not None and manifest.base.place >= tried.place:
                 continue  # Newest first: go on behind the one that did not count.
             if await self._load(manifest):
+                self._unreadable_since = None
                 return
         self.begin()
-        raise StoreError("the beginning of the log was deleted, and no snapshot of it can be read")
+        now = time.monotonic()
+        self._unreadable_since = self._unreadable_since or now
+        if now - self._unreadable_since > UNREADABLE_SECONDS:
+            raise StoreError("the beginning of the log was deleted, and no snapshot of it can be read")
 
     async def _load(self, manifest: Manifest) -> bool:
         self.begin(manifest.base)

@@ -5,7 +5,7 @@ with NatsCluster.start(tmp_path) as cluster:
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
@@ -30,10 +30,14 @@ class NatsCluster:
         self._stack = stack
 
     @classmethod
-    def start(cls, folder: Path, *, data: Path | None = None, sync: str = ALWAYS) -> Self:
-        """A new, empty cluster that is up. ServerFailed when it does not come up."""
+    def start(cls, folder: Path, *, data: Path | Sequence[Path] | None = None, sync: str = ALWAYS) -> Self:
+        """A new, empty cluster that is up. ServerFailed when it does not come up.
+
+        `data` is where the nodes keep their data: one folder, or one for each.
+        """
+        places = [data] * NODES if data is None or isinstance(data, Path) else [*data]
         for left in reversed(range(STARTS)):
-            cluster = cls._made(folder, data, sync)
+            cluster = cls._made(folder, places, sync)
             try:
                 for node in cluster.nodes:
                     node.launch()
@@ -50,11 +54,11 @@ class NatsCluster:
         raise AssertionError("unreachable")
 
     @classmethod
-    def _made(cls, folder: Path, data: Path | None, sync: str) -> Self:
+    def _made(cls, folder: Path, places: Sequence[Path | None], sync: str) -> Self:
         with ExitStack() as stack:
             nodes = [
-                stack.enter_context(Nats(folder, f"n{number}", data=data, sync=sync))
-                for number in range(NODES)
+                stack.enter_context(Nats(folder, f"n{number}", data=place, sync=sync))
+                for number, place in enumerate(places)
             ]
             ways = {
                 (one, other): stack.enter_context(Lossy.start(nodes[other].route_port))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
+from tests.system.checker import Violation
 from windlass._model.filter import Filter, Page
 from windlass._model.lease import Claimed, Lease
 from windlass._model.state import State
@@ -26,7 +27,7 @@ class Account:
     ends: dict[Lease, Verdict] = field(default_factory=dict)  # settlements that were applied
     numbers: Counter[str] = field(default_factory=Counter)
     gaps: list[float] = field(default_factory=list)
-    violations: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
     _heard_at: float = 0.0
 
     def heard(self) -> None:
@@ -40,16 +41,16 @@ class Account:
         for new, got in zip(batch, told, strict=True):
             if new.idempotency_key is None:
                 if got.id != new.id:
-                    self.violations.append(f"{new.id} was enqueued as {got.id}")
+                    self._complain("other id", f"{new.id} was enqueued as {got.id}")
             elif self.keys.setdefault(new.idempotency_key, got.id) != got.id:
                 known = self.keys[new.idempotency_key]
-                self.violations.append(f"key {new.idempotency_key} was given to {known}, then to {got.id}")
+                self._complain("key doubled", f"{new.idempotency_key} was given to {known}, then to {got.id}")
             self.acknowledged.add(got.id)
 
     def claimed(self, who: str, claimed: Sequence[Claimed]) -> None:
         for one in claimed:
             if one.lease in self.claims:
-                self.violations.append(f"{one.lease} was given to {self.claims[one.lease]}, then to {who}")
+                self._complain("lease doubled", f"{one.lease}: to {self.claims[one.lease]}, then to {who}")
             self.claims[one.lease] = who
             self.numbers["claims"] += 1
 
@@ -59,36 +60,39 @@ class Account:
             if receipt is Receipt.LOST:
                 continue
             if one.lease in self.ends:
-                self.violations.append(f"{one.lease} was settled twice")
+                self._complain("settled twice", str(one.lease))
             self.ends[one.lease] = one.verdict
 
-    def judge(self, tasks: Mapping[TaskId, Task]) -> list[str]:
+    def _complain(self, rule: str, about: str) -> None:
+        self.violations.append(Violation(rule, about))
+
+    def judge(self, tasks: Mapping[TaskId, Task]) -> list[Violation]:
         """Compare with all that the store has; returns what is wrong."""
         return [*self.violations, *self._lost(tasks), *self._undone(tasks), *self._doubled(tasks)]
 
-    def _lost(self, tasks: Mapping[TaskId, Task]) -> Iterator[str]:
+    def _lost(self, tasks: Mapping[TaskId, Task]) -> Iterator[Violation]:
         for task_id in self.acknowledged - set(tasks):
-            yield f"{task_id} was acknowledged and is lost"
+            yield Violation("lost", task_id)
 
-    def _undone(self, tasks: Mapping[TaskId, Task]) -> Iterator[str]:
+    def _undone(self, tasks: Mapping[TaskId, Task]) -> Iterator[Violation]:
         for lease in self.claims:
             task = tasks.get(lease.task_id)
             if task is not None and task.fence < lease.fence:
-                yield f"{lease} was granted, but the task is at fence {task.fence}"
+                yield Violation("lease undone", f"{lease}: the task is at fence {task.fence}")
         for lease, verdict in self.ends.items():
             task = tasks.get(lease.task_id)
             if task is not None and not _stands(task, lease, verdict):
-                yield f"{lease} was settled as {type(verdict).__name__}, but is {task.state} at {task.fence}"
+                yield Violation("settlement undone", f"{lease}: {verdict}, but the task is {task.state}")
 
-    def _doubled(self, tasks: Mapping[TaskId, Task]) -> Iterator[str]:
+    def _doubled(self, tasks: Mapping[TaskId, Task]) -> Iterator[Violation]:
         keys = Counter(task.idempotency_key for task in tasks.values() if task.idempotency_key)
         for key, number in keys.items():
             if number > 1:
-                yield f"key {key} has {number} tasks"
+                yield Violation("key doubled", f"{key} has {number} tasks")
         completed = Counter(lease.task_id for lease, end in self.ends.items() if isinstance(end, Complete))
         for task_id, number in completed.items():
             if number > 1:
-                yield f"{task_id} was completed {number} times"
+                yield Violation("completed twice", f"{task_id}, {number} times")
 
 
 def _stands(task: Task, lease: Lease, verdict: Verdict) -> bool:

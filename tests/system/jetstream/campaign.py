@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -12,11 +12,14 @@ from typing import Any
 
 from tests.loops.workers import pause
 from tests.servers.nats import MEMORY
-from tests.servers.nats_cluster import NatsCluster
+from tests.servers.nats_cluster import NODES, NatsCluster
 from tests.servers.nats_proxy import NatsProxy
+from tests.system.checker import Report, Violation
 from tests.system.jetstream.account import Account, every_task
+from tests.system.jetstream.disks import SmallDisk
 from tests.system.jetstream.faults import Faults
-from tests.system.jetstream.load import Load, opened
+from tests.system.jetstream.load import QUEUES, Load, opened
+from tests.system.jetstream.old_store import write_old_store
 from tests.system.jetstream.owners import Owners
 from tests.system.jetstream.replay import difference, replayed, tables
 from windlass._store.protocol import Store
@@ -42,70 +45,70 @@ class Plan:
     network_faults: tuple[float, float] = (0.1, 1.0)
     node_faults: tuple[float, float] = (3.0, 9.0)
     batch: int = 40
-
-
-@dataclass
-class Result:
-    """What happened, and what was wrong."""
-
-    seed: int
-    acknowledged: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    numbers: Counter[str] = field(default_factory=Counter)
-    gaps: list[float] = field(default_factory=list)
-    violations: list[str] = field(default_factory=list)
-
-    def lines(self) -> str:
-        """The verdict for people."""
-        rows = [("acknowledged tasks", self.acknowledged), ("faults", self.faults.total())]
-        rows += [(f"fault: {name}", number) for name, number in sorted(self.faults.items())]
-        rows += sorted(self.numbers.items())
-        longest = sorted(self.gaps)[-3:]
-        text = [f"  {name:<40}{number:>9}" for name, number in rows]
-        text.append(f"  gaps above 0.5 s: {len(self.gaps)}, longest {[round(gap, 1) for gap in longest]}")
-        text += [f"  VIOLATED: {violation}" for violation in self.violations[:20]]
-        text.append(f"  verdict: {'BROKEN' if self.violations else 'every promise held'}")
-        return "\n".join([f"campaign on jetstream, WINDLASS_SEED={self.seed}", *text])
+    has_small_disks: bool = False  # which are full now and then; for root only
+    old_schema: int | None = None  # the version that the store begins with, to be migrated
+    old_tasks: int = 10_000
 
 
 class Campaign:
     """One store on a cluster of its own, with its owners."""
 
-    def __init__(self, plan: Plan, cluster: NatsCluster, owners: Owners, ways: list[NatsProxy]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        cluster: NatsCluster,
+        owners: Owners,
+        ways: list[NatsProxy],
+        disks: list[SmallDisk],
+    ) -> None:
         """Use `Campaign.started`."""
-        self.plan, self.cluster, self.owners, self.ways = plan, cluster, owners, ways
+        self.plan, self.owners, self.ways = plan, owners, ways
         self.url = url(cluster.places)
         self.address = parse(self.url)
         self.random = Random(plan.seed)
         self.account = Account()
-        self.faults = Faults(cluster, owners, ways, self.address.log_stream, self.random)
+        self.faults = Faults(
+            cluster, owners, ways=ways, disks=disks, stream=self.address.log_stream, random=self.random
+        )
 
     @classmethod
     @contextmanager
     def started(cls, plan: Plan, folder: Path) -> Iterator["Campaign"]:
         """With a cluster and owners of its own, until the end of the block."""
         with ExitStack() as stack:
-            data = MEMORY if MEMORY.is_dir() else None
+            number = plan.owners + NODES if plan.has_small_disks else 0
+            disks = [stack.enter_context(SmallDisk()) for _ in range(number)]
+            memory = MEMORY if MEMORY.is_dir() else None
+            data = [disk.path for disk in disks[plan.owners :]] or memory
             cluster = stack.enter_context(NatsCluster.start(folder, data=data))
             ways = [
                 stack.enter_context(NatsProxy.start(node.port, seed=plan.seed))
                 for _ in range(plan.owners)
                 for node in cluster.nodes
             ]
-            number = len(cluster.nodes)
             places = [
-                url([("127.0.0.1", way.port) for way in ways[first : first + number]])
-                for first in range(0, len(ways), number)
+                url([("127.0.0.1", way.port) for way in ways[first : first + NODES]])
+                for first in range(0, len(ways), NODES)
             ]
             settings = [settings_of(plan, number) for number in range(plan.owners)]
-            owners = stack.enter_context(Owners(places, folder, settings))
+            owners = stack.enter_context(Owners(places, folder, settings, disks[: plan.owners]))
+            campaign = cls(plan, cluster, owners, ways, disks[plan.owners :])
+            if plan.old_schema is not None:
+                asyncio.run(campaign.write_old_store(plan.old_schema))
             owners.start_all()
-            yield cls(plan, cluster, owners, ways)
+            yield campaign
+
+    async def write_old_store(self, schema: int) -> None:
+        """Begin with tasks in an older schema, so that an owner has to migrate it."""
+        ids = await write_old_store(
+            self.address, self.owners.folder, schema=schema, tasks=self.plan.old_tasks, queues=QUEUES
+        )
+        self.account.acknowledged.update(ids)
 
     def handle(self) -> Store:
         return open_store(self.url)
 
-    async def run(self) -> Result:
+    async def run(self) -> Report:
         """Load and faults at once; then calm, and the comparison."""
         async with opened(self.handle()) as store:
             until = monotonic() + self.plan.seconds
@@ -114,14 +117,17 @@ class Campaign:
             violations = await self._judge(store)
             violations += await self._compare_replay()
             violations += await self._judge_next_owner(store)
-        return Result(
-            self.plan.seed,
-            len(self.account.acknowledged),
-            self.faults.numbers,
-            self.account.numbers,
-            self.account.gaps,
-            violations,
-        )
+        return Report(numbers=self._numbers(), violations=violations)
+
+    def _numbers(self) -> Counter[str]:
+        numbers = Counter(self.account.numbers)
+        numbers["acknowledged"] = len(self.account.acknowledged)
+        numbers["gaps above 0.5 s"] = len(self.account.gaps)
+        numbers["longest gap in ms"] = round(max(self.account.gaps, default=0) * 1000)
+        numbers.update({f"fault {name}": number for name, number in self.faults.numbers.items()})
+        for way in self.ways:
+            numbers.update({f"messages: {name}": number for name, number in way.lost.items()})
+        return numbers
 
     async def _strike(self, until: float) -> None:
         """Faults until then; afterwards one owner is left, and the way to it is free."""
@@ -133,12 +139,11 @@ class Campaign:
         )
         await pause(max(until - monotonic(), 0))
         self.account.numbers["takeovers"] = self.owners.takeovers()
+        self.account.numbers["owners that ended by themselves"] = self.faults.ended
         self.account.numbers["snapshots"] = self.owners.snapshots()
-        for way in self.ways:
-            self.account.numbers.update({f"messages: {name}": number for name, number in way.lost.items()})
         self.owners.leave_one()
 
-    async def _judge(self, store: Store) -> list[str]:
+    async def _judge(self, store: Store) -> list[Violation]:
         tasks = await every_task(store)
         self.account.numbers["tasks"] = len(tasks)
         violations = self.account.judge(tasks)
@@ -146,25 +151,25 @@ class Campaign:
         for lease in sample:
             fences = [attempt.fence for attempt in await store.attempts(lease.task_id)]
             if len(set(fences)) < len(fences) or lease.fence not in fences:
-                violations.append(f"{lease} was settled, and the attempts are {fences}")
+                violations.append(Violation("attempts", f"of {lease}, which was settled: {fences}"))
         return violations
 
-    async def _compare_replay(self) -> list[str]:
+    async def _compare_replay(self) -> list[Violation]:
         """The live owner's file has what a cold replay of the log has."""
         folder = self.owners.folder / "replay"
         folder.mkdir(exist_ok=True)
         live = self.owners.live_file()
         again, void = await replayed(self.address, folder)
         self.account.numbers["void entries that are left"] = void
-        return [f"cold replay: {one}" for one in difference(tables(live), again)]
+        return [Violation("cold replay", one) for one in difference(tables(live), again)]
 
-    async def _judge_next_owner(self, store: Store) -> list[str]:
+    async def _judge_next_owner(self, store: Store) -> list[Violation]:
         """Kill the last owner: the next one has the same tasks."""
         before = await every_task(store)
         self.owners.replace_last()
         after = await every_task(store)
         changed = [task_id for task_id in before if after.get(task_id) != before[task_id]]
-        return [f"the next owner has other tasks: {changed[:3]}"] if changed else []
+        return [Violation("the next owner has another task", task_id) for task_id in changed]
 
 
 def url(places: list[tuple[str, int]]) -> str:

@@ -11,6 +11,7 @@ from tests.loops.workers import pause
 from tests.servers.nats import Nats
 from tests.servers.nats_cluster import NatsCluster
 from tests.servers.nats_proxy import Disturbance, NatsProxy
+from tests.system.jetstream.disks import SmallDisk
 from tests.system.jetstream.owners import Owners
 
 Fault = Callable[[], Awaitable[None]]
@@ -21,16 +22,20 @@ class Faults:
     """Faults for a cluster and its owners. Each lasts until it is healed; the number of each is counted."""
 
     def __init__(
-        self, cluster: NatsCluster, owners: Owners, ways: list[NatsProxy], stream: str, random: Random
+        self,
+        cluster: NatsCluster,
+        owners: Owners,
+        *,
+        ways: list[NatsProxy],
+        disks: list[SmallDisk],
+        stream: str,
+        random: Random,
     ) -> None:
-        self.cluster, self.owners, self.ways, self.stream, self.random = (
-            cluster,
-            owners,
-            ways,
-            stream,
-            random,
-        )
+        """`ways` are from the owners to the nodes, all of one owner after the other; `disks` the nodes'."""
+        self.cluster, self.owners = cluster, owners
+        self.ways, self.disks, self.stream, self.random = ways, disks, stream, random
         self.numbers: Counter[str] = Counter()
+        self.ended = 0  # owners, by themselves
         self._is_node_away = asyncio.Lock()  # one at a time: without a majority nothing can be served
 
     # -- owners ------------------------------------------------------------------------------------------
@@ -60,7 +65,17 @@ class Faults:
             self.owners.thaw(number)
             self.numbers["owner frozen"] += 1
 
+    async def fill_owner(self) -> None:
+        """No room on an owner's disk."""
+        self._any_owner()
+        disk = self.random.choice(self.owners.disks)
+        disk.fill()
+        await self._pause(0.3, 2)
+        disk.free()
+        self.numbers["disk of an owner full"] += 1
+
     def _any_owner(self) -> int | None:
+        self.ended += self.owners.revive()
         able = [number for number in self.owners.processes if self.owners.is_able(number)]
         return self.random.choice(able) if len(able) > 1 else None
 
@@ -140,6 +155,17 @@ class Faults:
             await asyncio.to_thread(self.cluster.wait_until_ready)
             self.numbers["all nodes killed"] += 1
 
+    async def fill_node(self) -> None:
+        """No room on a node's disk; it must be started again when there is."""
+        async with self._is_node_away:
+            number = self.random.randrange(len(self.disks))
+            self.disks[number].fill()
+            await self._pause(1, 4)
+            self.disks[number].free()
+            self.cluster.nodes[number].stop(signal.SIGKILL)
+            await self._start(self.cluster.nodes[number])
+            self.numbers["disk of a node full"] += 1
+
     async def _some_node(self) -> Nats:
         """More often than not the leader of the log."""
         leader = await asyncio.to_thread(self.cluster.leader, self.stream)
@@ -158,7 +184,8 @@ class Faults:
 
     def of_owners(self) -> dict[Fault, int]:
         """Faults of owners, and how often each comes among a hundred."""
-        return {self.kill_owner: 55, self.stop_owner: 20, self.freeze_owner: 25}
+        disks = {self.fill_owner: 60} if self.owners.disks else {}
+        return {self.kill_owner: 55, self.stop_owner: 20, self.freeze_owner: 25, **disks}
 
     def of_network(self) -> dict[Fault, int]:
         """Faults between owners and nodes, and how often each comes among a hundred."""
@@ -172,6 +199,7 @@ class Faults:
             self.freeze_node: 20,
             self.isolate_node: 22,
             self.kill_all_nodes: 8,
+            **({self.fill_node: 60} if self.disks else {}),
         }
 
     async def strike(self, faults: dict[Fault, int], *, every: tuple[float, float], until: float) -> None:

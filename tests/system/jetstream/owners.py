@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from tests.system.jetstream.disks import SmallDisk
+
 OWNS = re.compile(r" owns \S+, from (?:place )?(\d+)")
 ROOT = Path(__file__).parents[3]
 STOP_SECONDS = 30.0
@@ -24,6 +26,7 @@ class Owners:
     urls: list[str]
     folder: Path
     settings: list[Mapping[str, Any]]
+    disks: list[SmallDisk] = field(default_factory=list)  # for their files, if they have one each
     package: Path | None = None  # a folder with another windlass, for the processes to import
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     frozen: set[int] = field(default_factory=set)
@@ -52,7 +55,7 @@ class Owners:
 
     def data(self, number: int) -> Path:
         """The folder of an owner's own files."""
-        return self.folder / f"owner{number}"
+        return (self.disks[number].path if self.disks else self.folder) / f"owner{number}"
 
     def log(self, number: int) -> Path:
         return self.folder / f"owner{number}.log"
@@ -60,6 +63,13 @@ class Owners:
     def is_able(self, number: int) -> bool:
         """Whether it runs, and is not frozen."""
         return number not in self.frozen and self.processes[number].poll() is None
+
+    def revive(self) -> int:
+        """Start those again that have ended by themselves; returns how many."""
+        ended = [number for number, process in self.processes.items() if process.poll() is not None]
+        for number in ended:
+            self.start(number)
+        return len(ended)
 
     def kill(self, number: int) -> None:
         self.processes[number].kill()
@@ -98,6 +108,7 @@ class Owners:
 
     def leave_one(self) -> None:
         """Kill all but the one that owns the store."""
+        self.revive()
         for number in self.processes:
             if number != self.last():
                 self.kill(number)

@@ -12,16 +12,20 @@ from windlass._stores.jetstream.snapshots import Snapshots
 from windlass._stores.jetstream.stream import StreamLog
 
 Tables = dict[str, Counter[tuple[object, ...]]]
-PLAY_SECONDS = 1.0
+PLAY_SECONDS = 1.0  # after which it is asked how far it has come
 
 
 async def replayed(address: Address, folder: Path) -> tuple[Tables, int]:
     """Replay the log while its owner is idle; returns all tables, and the number of void entries."""
     client = await connect(address)
     try:
-        follower = Follower(StreamLog(client, address), Snapshots(client, address), folder)
+        log = StreamLog(client, address)
+        end = await log.extent()
+        assert end is not None
+        follower = Follower(log, Snapshots(client, address), folder)
         try:
-            await follower.follow(silence=PLAY_SECONDS, usurp_after=PLAY_SECONDS)
+            while follower.chain.place < end.last:
+                await follower.follow(silence=PLAY_SECONDS, usurp_after=PLAY_SECONDS)
             return tables(follower.path), follower.void
         finally:
             follower.close()

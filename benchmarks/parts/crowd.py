@@ -64,6 +64,8 @@ def _measured(plan: Plan, url: str, postgres: int, way: str, number: int) -> Ite
             _until(lambda: database.sample()["sessions"] >= number, "all sessions")
             time.sleep(SETTLING_SECONDS)
             if server:
+                started = processor(server.pid) / number
+                yield Figure(PART, "start, servers' processor a worker", who, MILLISECONDS, (started * 1e3,))
                 after = resident(server.pid)
                 yield Figure(
                     PART, "server memory a worker", who, KILOBYTES, ((after - before) / number * 1e3,)

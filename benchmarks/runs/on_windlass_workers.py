@@ -51,7 +51,7 @@ class Crowd:
     def _app(self, url: str) -> App:
         app = App(url)
 
-        @app.task(name="note", queue=QUEUE)
+        @app.task(name="crowd.note", queue=QUEUE)
         async def note(sent: float) -> None:
             self._pickups.append(time.time() - sent)
 
@@ -158,7 +158,7 @@ def prepare(url: str) -> dict[str, Any]:
 
 
 def _declared(app: App) -> "TaskType[[float], Any, None]":
-    @app.task(name="note", queue=QUEUE)
+    @app.task(name="crowd.note", queue=QUEUE)
     async def note(sent: float) -> None: ...
 
     return note

@@ -22,6 +22,7 @@ from .._model.verdict import Settlement
 from .._observe.history import HistoryRecorder
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
+from .._policy.order.pace import candidate_interval
 from .._policy.task_type import stored_backoff
 from .._policy.verdict import decide
 from .._store.outage import Outage, Pauses
@@ -120,7 +121,14 @@ class Keeper:
         self._due = dict.fromkeys((*self._chores, "lead", "heartbeat"), monotonic())  # when to do each
         self._due["unserved"] = monotonic() + _UNSERVED_EVERY  # workers of other queues may start with it
         self._due["history"] = monotonic() + _HISTORY_AFTER
+        self._crowd = 1  # workers of the store, each of which may run a keeper
         self.leads = False
+
+    def note_crowd(self, workers: int) -> None:
+        """Stand for election less often if there are many workers, and at once if most of them have gone."""
+        before, self._crowd = self._crowd, workers
+        if workers < before / 2:
+            self._changed.set()
 
     async def run(self) -> None:
         """Do the chores, whenever it leads, until cancelled."""
@@ -144,7 +152,8 @@ class Keeper:
             if await self._run_for_leader():
                 seconds = await self._do_chores()
             else:
-                seconds = self._lead_for.total_seconds() / 4 * (0.75 + random.random() / 2)
+                interval = candidate_interval(self._lead_for.total_seconds() / 4, self._crowd)
+                seconds = interval * (0.75 + random.random() / 2)
         except StoreError as error:
             self.leads = False
             await self._pauses.wait(self._pauses.failed(error))

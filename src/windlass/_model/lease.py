@@ -89,9 +89,11 @@ class HeartbeatReply(Struct, frozen=True, gc=False, kw_only=True):
     Not `alive`: the session has ended and other workers may run its tasks, so stop them all. `lost` are
     leases that are no longer valid; `cancel` are held tasks that were asked to stop. `transitions` are the
     transitions of tasks that were granted to the session but never arrived, and of their successors.
+    `workers` is how many sessions there are; of more than a hundred, some seconds ago.
     """
 
     alive: bool
     lost: tuple[Lease, ...] = ()
     cancel: tuple[CancelRequest, ...] = ()
     transitions: tuple[TaskTransition, ...] = ()
+    workers: int = 1

@@ -20,6 +20,7 @@ from .._model.queue import Level
 from .._model.task import Error
 from .._model.verdict import Bury, Receipt, Settled, Settlement
 from .._policy.input.quote import counted
+from .._policy.order.pace import poll_interval
 from .._store.outage import Pauses
 from .._store.protocol import Store
 from ..errors import StoreError, WindlassError
@@ -143,8 +144,8 @@ class Exchange:
     def _start_poll_timer(self) -> None:
         """Claim at intervals without a wake, as one may be lost; jittered, so that workers do not align."""
         if self._poll_timer is None:
-            loop = asyncio.get_running_loop()
-            self._poll_timer = loop.call_later(self._poll * (0.5 + random.random()), self._poll_now)
+            seconds = poll_interval(self._poll, self._worker.crowd) * (0.5 + random.random())
+            self._poll_timer = asyncio.get_running_loop().call_later(seconds, self._poll_now)
 
     def _poll_now(self) -> None:
         self._poll_timer = None

@@ -89,6 +89,7 @@ class Worker(Background):
         self._lifespans = lifespans
         self._recorder = recorder
         self._key_ids = key_ids_of(store)
+        self._keeper: Keeper | None = None
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self.changed = asyncio.Event()  # a run ended, settlements were confirmed, or `stop` was called
@@ -100,6 +101,7 @@ class Worker(Background):
         self.held = HeldLeases()
         self._stop_by = 0.0  # the end of the grace, once it stops
         self.outage = Outage()  # what all loops of this worker know of the store
+        self.crowd = 1  # workers of the store, as its last reply to a heartbeat said
         self.ran = 0
         self.adapt_runner: Callable[[Runner], object] = lambda _: None  # a test's
 
@@ -176,13 +178,13 @@ class Worker(Background):
 
     async def _work(self, ready: Callable[[], None] | None) -> None:
         async with asyncio.TaskGroup() as group:
-            listen = self.served.listen(self._on_wake, self.outage)
-            loops = [group.create_task(self._exchange.run()), group.create_task(listen)]
+            needed = self._exchange.run(), self.served.listen(self._on_wake, self.outage)
+            loops = [group.create_task(one) for one in needed]
             if self.settings.all_queues:
                 loops.append(group.create_task(self.served.keep_finding(self._exchange.claim_now)))
             if self.settings.keeper:
-                keeper = self._new_keeper(name=self.name, lease=self.settings.lease, outage=self.outage)
-                loops.append(group.create_task(keeper.run()))
+                self._keeper = self._new_keeper(name=self.name, lease=self.settings.lease, outage=self.outage)
+                loops.append(group.create_task(self._keeper.run()))
             if self._recorder is not None:
                 loops.append(group.create_task(self._recorder.run()))
             if ready is not None:
@@ -256,8 +258,7 @@ class Worker(Background):
 
         That is the free slots; while tasks are quick, as many again ahead.
         """
-        slots = self.settings.slots
-        if self._silent or self._exchange.unsettled > 4 * slots:
+        if self._silent or self._exchange.unsettled > 4 * (slots := self.settings.slots):
             return 0
         if self._reserve.reserved:  # none ahead: they might wait for a slot of their own level
             return self._reserve.room(level, self._slots.by_level(), requested)
@@ -278,8 +279,6 @@ class Worker(Background):
             else:
                 known.append((one.task, spec))
         self._slots.add(known)
-
-    # -- outcomes ------------------------------------------------------------------------------------
 
     def _settle_unhandled(self, task: Task) -> None:
         """Hand a task back for other workers; warn once of each type: it comes again every few seconds."""
@@ -348,8 +347,6 @@ class Worker(Background):
             )
         )
 
-    # -- called by the heartbeat ---------------------------------------------------------------------
-
     def describe(self) -> WorkerRecord:
         return WorkerRecord(
             name=self.name,
@@ -369,6 +366,9 @@ class Worker(Background):
         if not reply.alive:
             self._start_over()
             return
+        self.crowd = reply.workers
+        if self._keeper is not None:
+            self._keeper.note_crowd(self.crowd)
         for request in reply.cancel:
             self._slots.cancel(request)
         for lease in reply.lost:

@@ -13,6 +13,8 @@ from tests.loops.workers import eventually, pause
 from windlass import App, Worker, WorkerSettings
 from windlass._model.filter import Page
 from windlass._model.record import Session
+from windlass._stores.postgres import PostgresStore
+from windlass.testing.conformance.steps import worker_on
 
 WORKERS = 200
 SETTINGS = WorkerSettings(
@@ -57,6 +59,28 @@ async def crowd(url: str) -> AsyncIterator[Crowd]:
     async with crowd.app, AsyncExitStack() as stack:
         await asyncio.gather(*(stack.enter_async_context(one) for one in crowd.workers))
         yield crowd
+
+
+async def test_heartbeats_that_coincide_are_one_statement(store: PostgresStore) -> None:
+    workers = [await worker_on(store) for _ in range(50)]
+    twice = [*workers, workers[0]]  # in one statement a session may occur once
+
+    replies = await asyncio.gather(*(one.beat() for one in workers))
+    renewed_at = {one.beat_at for one in (await store.records(Session, Page(limit=100))).items}
+    again = await asyncio.gather(*(one.beat() for one in twice))
+
+    assert all(reply.alive and reply.workers == 50 for reply in (*replies, *again))
+    assert len(renewed_at) <= 3  # the first alone, then all that came meanwhile
+
+
+async def test_of_heartbeats_that_coincide_only_those_of_lost_sessions_say_so(store: PostgresStore) -> None:
+    workers = [await worker_on(store) for _ in range(9)]
+    for one in workers[::2]:
+        await store.remove(Session, one.session)
+
+    replies = await asyncio.gather(*(one.beat() for one in workers))
+
+    assert [reply.alive for reply in replies] == [n % 2 == 1 for n in range(9)]
 
 
 async def connections(url: str) -> int:

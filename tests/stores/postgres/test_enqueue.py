@@ -153,7 +153,7 @@ async def test_who_comes_while_others_are_under_way_goes_next_with_all_the_rest(
     sender = Sender()
     together = Coalescer(sender.send)
     batches = [some_tasks(n) for n in (1, 1, 1, 3, 1)]
-    calls = [asyncio.create_task(together.enqueue(batch)) for batch in batches]
+    calls = [asyncio.create_task(together.send(batch)) for batch in batches]
     await asyncio.sleep(0)
     assert sender.sent == [1]
 
@@ -169,7 +169,7 @@ async def test_one_at_fault_does_not_make_the_others_fail() -> None:
     together = Coalescer(sender.send)
     batches = [some_tasks(1) for _ in range(5)]
     sender.refused = {batches[3][0].id}
-    calls = [asyncio.create_task(together.enqueue(batch)) for batch in batches]
+    calls = [asyncio.create_task(together.send(batch)) for batch in batches]
     await asyncio.sleep(0)
     sender.gate.set()
 
@@ -181,7 +181,7 @@ async def test_one_at_fault_does_not_make_the_others_fail() -> None:
 async def test_all_hear_of_an_outage_and_one_who_gave_up_holds_nobody_up() -> None:
     sender = Sender()
     together = Coalescer(sender.send)
-    calls = [asyncio.create_task(together.enqueue(some_tasks(1))) for _ in range(5)]
+    calls = [asyncio.create_task(together.send(some_tasks(1))) for _ in range(5)]
     await asyncio.sleep(0)
     calls[0].cancel()
     calls[4].cancel()
@@ -193,4 +193,4 @@ async def test_all_hear_of_an_outage_and_one_who_gave_up_holds_nobody_up() -> No
     kinds = [asyncio.CancelledError, *[StoreUnavailable] * 3, asyncio.CancelledError]
     assert [type(answer) for answer in answers] == kinds
     sender.down = False
-    assert (await together.enqueue(some_tasks(1)))[0].created
+    assert (await together.send(some_tasks(1)))[0].created

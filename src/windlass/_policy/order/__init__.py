@@ -1,1 +1,1 @@
-"""Which task runs next: priority, lanes, fairness, limits."""
+"""Which task runs next: priority, lanes, fairness, limits; and how often idle workers look for one."""

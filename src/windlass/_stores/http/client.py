@@ -26,6 +26,9 @@ CLOSE_SECONDS = 2.0
 SILENCE_SECONDS = 25.0
 """A server that streams hints sends something more often than this."""
 
+_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60.0)
+"""Connections are kept between heartbeats and polls; `windlass serve` keeps one that is idle for 75 s."""
+
 _FORBIDDEN, _INVALID = 403, 422
 _NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _UNNAMED_TRANSIENT = (429, 500, 502, 503, 504)
@@ -124,7 +127,9 @@ class StoreClient:
                 follow_redirects=False,
                 trust_env=False,
                 # A request is two writes, head and body: the second must not wait for an acknowledgement.
-                transport=httpx2.AsyncHTTPTransport(verify=_ssl_context(), socket_options=[_NO_DELAY]),
+                transport=httpx2.AsyncHTTPTransport(
+                    verify=_ssl_context(), limits=_LIMITS, socket_options=[_NO_DELAY]
+                ),
             )
         return client
 

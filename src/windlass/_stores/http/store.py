@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from datetime import datetime
+from random import uniform
 from typing import Any, NoReturn, TypeVar
 
 from ..._model.filter import Page, Slice
@@ -27,7 +28,7 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
 _UNKNOWN = Promise(durability=Durability.VOLATILE, why="unknown until the store is opened")
-_PAUSES = (0.1, 0.5, 2.0)
+_FIRST_PAUSE, _LAST_PAUSE = 0.1, 5.0  # seconds until it reconnects, doubled from one to the other
 _WORKER_REQUESTS = (HeartbeatRequest, AboutRequest, PruneRequest, EnqueueRequest)
 """A request of each scope that a worker and its keeper need."""
 
@@ -95,16 +96,16 @@ class HttpStore(RemoteStore):
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         """Yield the server's hints; reconnect when the connection breaks, and hint once then."""
-        tries = 0
+        pause = _FIRST_PAUSE
         while True:
             try:
                 async for wake in self._client.wakes(queues):
-                    tries = 0
+                    pause = _FIRST_PAUSE
                     yield wake
             except StoreUnavailable:
                 pass
-            await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
-            tries += 1
+            await asyncio.sleep(pause * uniform(0.5, 1.5))  # all clients lose a server at the same instant
+            pause = min(pause * 2, _LAST_PAUSE)
             for wake in Wake:
                 yield wake
 

@@ -147,6 +147,7 @@ class MemoryStore:
                     if task is not None and task.cancel_requested
                 ),
                 transitions=tuple(tables.transitions),
+                workers=len(tables.sessions),
             )
 
     def transaction(self) -> NoReturn:

@@ -8,6 +8,8 @@ from typing import Self, TypeVar
 from weakref import WeakSet
 
 from ..._clock import Clock
+from ..._model.lease import Heartbeat
+from ..._model.task import Enqueued, NewTask
 from ..._store.protocol import Promise
 from ...errors import StoreError
 from . import schema
@@ -46,7 +48,8 @@ class Database:
         self._psycopg = PsycopgPool(address)  # the same for sync handlers
         self._recent_ids = RecentIds()
         self._hubs: dict[asyncio.AbstractEventLoop, WakeHub] = {}
-        self._coalescers: dict[asyncio.AbstractEventLoop, Coalescer] = {}
+        self._enqueues: dict[asyncio.AbstractEventLoop, Coalescer[NewTask, Enqueued]] = {}
+        self._heartbeats: dict[asyncio.AbstractEventLoop, Coalescer[Heartbeat, list[Row]]] = {}
         _open.add(self)
 
     @classmethod
@@ -77,7 +80,8 @@ class Database:
         if hub is not None:
             await hub.close()
         self._hubs.clear()
-        self._coalescers.clear()
+        self._enqueues.clear()
+        self._heartbeats.clear()
         self._psycopg.close()
         await self._untuned.close()
         await self.connections.close()
@@ -94,7 +98,8 @@ class Database:
         self._untuned.leave_to_parent()
         self._psycopg.leave_to_parent()
         self._hubs = {}
-        self._coalescers = {}
+        self._enqueues = {}
+        self._heartbeats = {}
 
     # -- time and layout -----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import attrgetter
 
 import msgspec
 
@@ -20,11 +21,13 @@ from .unit_of_work import UnitOfWork
 _encoder = msgspec.json.Encoder()
 
 
-def heartbeat(clock: datetime | None, beat: Heartbeat) -> Query:
-    """Renew or open the session, and read what it holds, in one round trip. No row: the session is gone."""
-    about = _encoder.encode(beat.worker).decode()
-    parameters = (clock, beat.session, beat.worker.name, about, beat.lease_for, beat.opening)
-    return Query("heartbeat", parameters)
+def heartbeat(clock: datetime | None, beats: Sequence[Heartbeat]) -> Query:
+    """Renew or open sessions, each named once, and read what they hold. No row of one: it is gone."""
+    rows = [
+        (beat.session, beat.worker.name, _encoder.encode(beat.worker).decode(), beat.lease_for, beat.opening)
+        for beat in sorted(beats, key=attrgetter("session"))  # locked in the same order by all processes
+    ]
+    return Query("heartbeat", (clock, *map(list, zip(*rows, strict=True))))
 
 
 def running(rows: Sequence[Row]) -> dict[Lease, CancelRequest | None]:

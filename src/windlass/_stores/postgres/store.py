@@ -39,6 +39,7 @@ from .join.detect import join
 from .notify import WakeHub
 from .own_transaction import OwnTransaction
 from .read import count, find, sizes
+from .rows import Row
 from .rule_player import enqueue, write_audit
 from .script import Query
 from .settle import Grant
@@ -46,6 +47,9 @@ from .upkeep import checks
 from .upkeep.prune import Pruner
 
 R = TypeVar("R", bound=Record)
+
+_FEW_SESSIONS = 100
+_COUNT_SECONDS = 5.0  # between two counts of more sessions
 
 _SPARE = 500
 """Tasks found beyond the limit of an action, because some will have changed by the time it is applied."""
@@ -60,6 +64,7 @@ class PostgresStore(Database):
         super().__init__(address, clock=clock)
         self._claimer = Claimer(self)
         self._pruner = Pruner()
+        self._sessions = 0, 0.0  # how many there were, and when that was counted
 
     # -- enqueue -------------------------------------------------------------------------------------
 
@@ -72,10 +77,10 @@ class PostgresStore(Database):
             return await self.play(lambda: enqueue(self.env, batch))
         check_due(batch, self.env.near_now)
         loop = asyncio.get_running_loop()
-        coalescer = self._coalescers.get(loop)
+        coalescer = self._enqueues.get(loop)
         if coalescer is None:
-            coalescer = self._coalescers[loop] = Coalescer(self._enqueue_plain)
-        return await coalescer.enqueue(batch)
+            coalescer = self._enqueues[loop] = Coalescer(self._enqueue_plain)
+        return await coalescer.send(batch)
 
     async def _enqueue_plain(self, batch: Sequence[NewTask]) -> list[Enqueued]:
         if len(batch) >= copy.MIN_TASKS and await self._copy(batch):
@@ -161,7 +166,11 @@ class PostgresStore(Database):
                 hub.hint_in(wait)
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        rows = await self.fetch(sessions.heartbeat(self._now, beat))
+        loop = asyncio.get_running_loop()
+        coalescer = self._heartbeats.get(loop)
+        if coalescer is None:
+            coalescer = self._heartbeats[loop] = Coalescer(self._send_heartbeats)
+        [rows] = await coalescer.send([beat])
         if not rows:
             return HeartbeatReply(alive=False)
         if beat.progress:
@@ -174,11 +183,31 @@ class PostgresStore(Database):
             if self.layout.is_stale:
                 await self.refresh_layout()
             transitions = await self.play(lambda: sessions.release(self.env, beat, unacknowledged))
-        reply = heartbeat_reply(beat, sessions.running(holding), transitions)
+        workers = await self._session_count()
+        reply = heartbeat_reply(beat, sessions.running(holding), transitions, workers=workers)
         if not reply.lost:
             return reply
         # Another session may hold one of them under the same fence; usually they are lost.
-        return heartbeat_reply(beat, sessions.running(await self.fetch(sessions.held(beat))), transitions)
+        running = sessions.running(await self.fetch(sessions.held(beat)))
+        return heartbeat_reply(beat, running, transitions, workers=workers)
+
+    async def _send_heartbeats(self, beats: Sequence[Heartbeat]) -> list[list[Row]]:
+        """Renew the sessions in one statement; return the rows of each."""
+        if len({beat.session for beat in beats}) < len(beats):
+            return [(await self._send_heartbeats([beat]))[0] for beat in beats]
+        rows: dict[str, list[Row]] = {beat.session: [] for beat in beats}
+        for session, *row in await self.fetch(sessions.heartbeat(self._now, beats)):
+            rows[session].append(row)
+        return list(rows.values())
+
+    async def _session_count(self) -> int:
+        """Count the sessions; of many, not at every heartbeat."""
+        number, counted_at = self._sessions
+        if number < _FEW_SESSIONS or monotonic() - counted_at > _COUNT_SECONDS:
+            self._sessions = number, monotonic()
+            number = (await self.fetch(Query("count_sessions")))[0][0]
+            self._sessions = number, monotonic()
+        return number
 
     def transaction(self) -> Transaction:
         """Open a transaction on a connection that claims and settlements do not use."""

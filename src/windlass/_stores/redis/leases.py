@@ -123,7 +123,7 @@ async def heartbeat(database: Database, beat: Heartbeat, worker: bytes) -> Heart
     arguments.append(len(beat.progress))
     for report in beat.progress:
         arguments += (packed(report.lease.task_id), report.lease.fence, encode(report.progress))
-    alive, leases, unknown = await database.client.run("heartbeat", [database.keys.meta], arguments)
+    alive, leases, unknown, workers = await database.client.run("heartbeat", [database.keys.meta], arguments)
     if not alive:
         return HeartbeatReply(alive=False)
     running = {
@@ -131,11 +131,11 @@ async def heartbeat(database: Database, beat: Heartbeat, worker: bytes) -> Heart
     }
     claims = {unpacked(unknown[at]): int(unknown[at + 1]) for at in range(0, len(unknown), 2)}
     if not claims:
-        return heartbeat_reply(beat, running)
+        return heartbeat_reply(beat, running, workers=workers)
     transitions = await database.transact(
         lambda unit: play(unit, release_unacknowledged_claims(unit, beat, claims))
     )
-    return heartbeat_reply(beat, running, transitions)
+    return heartbeat_reply(beat, running, transitions, workers=workers)
 
 
 def _request(lease: Lease, found: object) -> CancelRequest | None:

@@ -15,16 +15,20 @@ def heartbeat_reply(
     beat: Heartbeat,
     running: Mapping[Lease, CancelRequest | None],
     transitions: tuple[TaskTransition, ...] = (),
+    *,
+    workers: int,
 ) -> HeartbeatReply:
     """Report the leases that were lost and the tasks to stop.
 
     `running` has the current lease of each task that the worker holds, and the request to cancel it, if any.
+    `workers`: the number of sessions.
     """
     return HeartbeatReply(
         alive=True,
         lost=tuple(lease for lease in beat.held if lease not in running),
         cancel=tuple(request for lease in beat.held if (request := running.get(lease)) is not None),
         transitions=transitions,
+        workers=workers,
     )
 
 

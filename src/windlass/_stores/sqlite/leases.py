@@ -178,7 +178,8 @@ def heartbeat(tx: Transaction, beat: Heartbeat) -> HeartbeatReply:
         Lease(task_id, fence): CancelRequest(task_id, *asked) if cancel == 1 else None
         for task_id, fence, cancel, *asked in rows
     }
-    return heartbeat_reply(beat, running, tuple(tx.transitions))
+    workers = tx.value("count_sessions")
+    return heartbeat_reply(beat, running, tuple(tx.transitions), workers=workers)
 
 
 def _report(tx: Transaction, reports: Sequence[ProgressReport]) -> None:

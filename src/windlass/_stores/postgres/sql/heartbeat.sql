@@ -1,13 +1,20 @@
--- Renew a session, or open it if $6, and return what it holds. No row: the session is gone.
+-- Renew sessions, or open those that say so, and return what each holds. No row: the session is gone.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ),
 
+beating AS MATERIALIZED (
+    SELECT b.id, b.worker, b.about, clock.now, clock.now + b.lease_for AS expires_at, b.opening
+    FROM unnest($2::text[], $3::text[], $4::text[], $5::interval[], $6::boolean[])
+        AS b (id, worker, about, lease_for, opening)
+    CROSS JOIN clock
+),
+
 opened AS (
     INSERT INTO windlass.session AS s (id, worker, about, started_at, beat_at, expires_at)
-    SELECT $2, $3, $4, clock.now, clock.now, clock.now + $5::interval
-    FROM clock
-    WHERE $6::boolean
+    SELECT b.id, b.worker, b.about, b.now, b.now, b.expires_at
+    FROM beating AS b
+    WHERE b.opening
     ON CONFLICT (id) DO UPDATE
     SET worker = excluded.worker, about = excluded.about, beat_at = excluded.beat_at, expires_at = excluded.expires_at
     RETURNING s.id
@@ -15,12 +22,13 @@ opened AS (
 
 renewed AS (
     UPDATE windlass.session AS s
-    SET worker = $3, about = $4, beat_at = clock.now, expires_at = clock.now + $5::interval
-    FROM clock
-    WHERE s.id = $2 AND NOT $6::boolean
+    SET worker = b.worker, about = b.about, beat_at = b.now, expires_at = b.expires_at
+    FROM beating AS b
+    WHERE s.id = b.id AND NOT b.opening
     RETURNING s.id
 )
 
-SELECT t.id::text, t.fence, t.claim_number, t.cancel_requested, t.cancelled_by, t.cancel_reason
-FROM (SELECT opened.id FROM opened UNION ALL SELECT renewed.id FROM renewed) AS beating
-LEFT JOIN windlass.task AS t ON t.session = $2 AND t.state = 'running'
+SELECT
+    alive.id, t.id::text, t.fence, t.claim_number, t.cancel_requested, t.cancelled_by, t.cancel_reason
+FROM (SELECT opened.id FROM opened UNION ALL SELECT renewed.id FROM renewed) AS alive
+LEFT JOIN windlass.task AS t ON t.session = alive.id AND t.state = 'running'

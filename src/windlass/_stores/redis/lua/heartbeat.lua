@@ -2,7 +2,7 @@
 -- description, the lease in microseconds, the highest claim number that has arrived, the number of held leases, each
 -- id and fence, the number of reports, each id, fence and progress.
 -- Returns whether it is alive; of each held lease 0 (lost), 1, or its row if it was asked to stop; and the claims that
--- the worker does not know: id and number.
+-- the worker does not know: id and number; and the number of sessions.
 @steady
 @clock
 @bulk
@@ -11,7 +11,7 @@ local now, prefix, session = clock(ARGV[1]), ARGV[2], ARGV[3]
 local key, started = prefix .. 'n:' .. session, whole(now)
 local known = redis.call('HGET', key, 'started')
 if not known and ARGV[4] ~= '1' then
-    return {0, {}, {}}
+    return {0, {}, {}, 0}
 end
 local expires = whole(now + tonumber(ARGV[7]))
 redis.call('HSET', key, 'name', ARGV[5], 'worker', ARGV[6], 'started', known or started, 'beat', whole(now),
@@ -51,4 +51,4 @@ for position = 1, #claims, 2 do
         end
     end
 end
-return {1, leases, unknown}
+return {1, leases, unknown, redis.call('ZCOUNT', prefix .. 'sessions', '(0', '+inf')}

@@ -44,6 +44,13 @@ class TestSessions(StoreTest):
         assert list(await other.rescue()) == []
         assert set(await self.settle(*(complete(lease) for lease in leases))) == {Receipt.APPLIED}
 
+    async def test_the_reply_says_how_many_workers_there_are(self) -> None:
+        workers = [await self.new_worker() for _ in range(3)]
+        assert (await workers[0].beat()).workers == 3
+
+        await self.store.remove(Session, workers[2].session)
+        assert (await workers[0].beat()).workers == 2
+
     async def test_an_unknown_session_is_not_alive_and_not_made(self) -> None:
         async with self.unchanged():
             assert not (await ManualWorker(self.store).beat()).alive

@@ -1,0 +1,3 @@
+-- The number of sessions.
+SELECT count(*)
+FROM windlass.session

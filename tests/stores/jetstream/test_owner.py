@@ -14,11 +14,12 @@ from tests.servers.nats import Nats
 from tests.servers.owners import QUICK, Owners
 from windlass._model.filter import Filter, Page
 from windlass._model.lease import Claim
+from windlass._store.protocol import Severity
 from windlass._stores.jetstream import JetStreamStore
 from windlass._stores.jetstream.address import parse
+from windlass._stores.jetstream.checks import presence
 from windlass._stores.jetstream.client import connect
 from windlass._stores.jetstream.follower import Follower
-from windlass._stores.jetstream.owner import presence
 from windlass._stores.jetstream.snapshots import Snapshots
 from windlass._stores.jetstream.stream import StreamLog
 from windlass.errors import SessionLost, StoreUnavailable
@@ -182,9 +183,12 @@ async def test_without_an_owner_a_request_says_so(
 
 
 async def test_others_can_see_who_owns_the_store_and_who_stands_by(
-    url: str, owners: Owners, tmp_path: Path
+    store: JetStreamStore, url: str, owners: Owners, tmp_path: Path
 ) -> None:
     first = owners.start(url, tmp_path)
+    alone = {one.subject: one for one in await store.check()}["owner"]
+    assert alone.severity is Severity.WARNING
+    assert "no process stands by" in alone.message
     second = owners.stand_by(url, tmp_path)
     client = await connect(parse(url))
 
@@ -193,4 +197,5 @@ async def test_others_can_see_who_owns_the_store_and_who_stands_by(
         return found if len(found) == 2 else {}
 
     assert await eventually(both, within=20) == {first.name: "owner", second.name: "standby"}
+    assert {one.subject: one.severity for one in await store.check()}["owner"] is Severity.OK
     await client.close()

@@ -5,9 +5,11 @@ import json
 from contextlib import suppress
 from urllib.request import ProxyHandler, build_opener
 
+import msgspec
 import nats.js.errors
 from msgspec import Struct
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.js.api import StorageType, StreamConfig
 
 from ..._store.protocol import Durability, Finding, Promise
@@ -21,6 +23,7 @@ _LEAST_PAYLOAD = 1 << 20
 _TRIES = 60
 _PAUSE = 0.5
 _MONITOR_SECONDS = 2.0
+_PRESENCE_SECONDS = 0.3  # for all that follow the log to answer
 _open = build_opener(ProxyHandler({})).open  # A proxy of the environment is for other hosts.
 
 
@@ -181,3 +184,31 @@ def _varz(place: str) -> bool | None:
     ):
         return json.load(response)["jetstream"]["config"].get("sync_always", False) is True
     return None
+
+
+async def presence(client: Client, address: Address) -> dict[str, str]:
+    """Return the processes that follow the log, by name, and which one owns the store."""
+    inbox, found = client.new_inbox(), {}
+
+    async def hear(message: Msg) -> None:
+        with suppress(msgspec.DecodeError):
+            name, role = msgspec.msgpack.decode(message.data, type=tuple[str, str])
+            found[name] = role
+
+    subscription = await client.subscribe(inbox, cb=hear)
+    try:
+        await client.publish(address.subject("owners"), b"", reply=inbox)
+        await asyncio.sleep(_PRESENCE_SECONDS)
+    finally:
+        await subscription.unsubscribe()
+    return found
+
+
+def standby_finding(found: dict[str, str]) -> Finding:
+    """Report how many processes could take over."""
+    standbys = sum(role == "standby" for role in found.values())
+    if standbys:
+        return findings.fine("owner", f"one process owns the store; standing by: {standbys}")
+    return findings.warning(
+        "owner", "no process stands by to take over from the owner: run `windlass owner` on another machine"
+    )

@@ -30,7 +30,6 @@ class Appender:
         self._owner = owner
         self.epoch = place  # of the TAKE, which must be the first append
         self.n = 0  # of the next entry
-        self._shift = place  # the place of an entry less its n: void entries before it add to it
         self._void = 0  # entries of others among those of this reign, as far as is known
         self.appended_at = 0.0  # by the monotonic clock
         self.log_bytes = 0  # appended so far

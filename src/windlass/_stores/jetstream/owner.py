@@ -21,7 +21,7 @@ from ...errors import SchemaMismatch, StoreError
 from ..migrations import require_current
 from ..sqlite import schema
 from .address import Address
-from .checks import Servers, prepare
+from .checks import Servers, prepare, presence
 from .client import connect
 from .follower import Follower
 from .log import FencedError
@@ -31,7 +31,6 @@ from .stream import TRANSIENT, StreamLog
 
 logger = logging.getLogger("windlass.owner")
 
-_PRESENCE_SECONDS = 0.3  # for all that follow the log to answer
 _LOOK_SECONDS = 5.0
 _MEND_SECONDS = 5.0
 """After which an owner tries again whose disk is full or broken; another has taken over by then."""
@@ -173,24 +172,6 @@ class Owner:
         role = "standby" if self._reign is None else "owner"
         with suppress(*TRANSIENT):
             await message.respond(msgspec.msgpack.encode([self.name, role]))
-
-
-async def presence(client: Client, address: Address) -> dict[str, str]:
-    """Return the processes that follow the log, by name, and which one owns the store."""
-    inbox, found = client.new_inbox(), {}
-
-    async def hear(message: Msg) -> None:
-        with suppress(msgspec.DecodeError):
-            name, role = msgspec.msgpack.decode(message.data, type=tuple[str, str])
-            found[name] = role
-
-    subscription = await client.subscribe(inbox, cb=hear)
-    try:
-        await client.publish(address.subject("owners"), b"", reply=inbox)
-        await asyncio.sleep(_PRESENCE_SECONDS)
-    finally:
-        await subscription.unsubscribe()
-    return found
 
 
 def _check_schema(path: Path) -> None:

@@ -17,11 +17,11 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ..._clock import Clock
-from ..._store.messages import REQUESTS, AboutRequest, Request
+from ..._store.messages import REQUESTS, AboutRequest, CheckRequest, Request
 from ...errors import InvalidOption, StoreUnavailable, WindlassError
 from ..sqlite.transaction import Wakes
 from .address import Address
-from .checks import Servers
+from .checks import Servers, presence, standby_finding
 from .follower import Follower
 from .log import Appender, FencedError
 from .owned_store import OwnedStore, ReignClock, at
@@ -187,6 +187,8 @@ class Reign:
         """Carry out a request; None if it must not be answered, as another may own the store."""
         try:
             value = await request.call(self._store)
+            if isinstance(request, CheckRequest):
+                value = (*value, standby_finding(await presence(self._client, self._address)))
             if isinstance(request, AboutRequest):
                 await self._store.confirm()
             return answered(value)

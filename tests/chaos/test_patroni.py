@@ -21,7 +21,7 @@ from tests.system.fleet import Fleet, Schedule
 from tests.system.history import now
 from tests.system.storm import Storm
 
-ROUNDS = 3  # of two failovers each
+ROUNDS = 2  # of two failovers each
 SECONDS = 25.0  # that a round takes
 WISHES_A_SECOND = 25
 DRAIN_SECONDS = 120

@@ -127,12 +127,13 @@ async def test_a_repeat_is_not_acknowledged_before_a_standby_has_the_task(server
     async with opened(fresh(servers.straight)) as store:
         await enqueue_one(store)
         servers.primary.cut_off()  # from its standby
-        for new in (a_task(), a_task(idempotency_key="a key")):
+        for new in (a_task(), a_task(idempotency_key="a key"), a_task(fingerprint="alike")):
             assert not await is_acknowledged(store, servers.primary, new)
             await eventually(lambda: not asked(servers.primary, WAITS))
             assert new.id in {task.id for task in await all_tasks(store)}
 
-            assert not await is_acknowledged(store, servers.primary, new)
+            again = a_task(fingerprint="alike") if new.fingerprint else new
+            assert not await is_acknowledged(store, servers.primary, again)
 
         await asyncio.to_thread(servers.primary.kill)
         await asyncio.to_thread(servers.promote)
@@ -141,7 +142,7 @@ async def test_a_repeat_is_not_acknowledged_before_a_standby_has_the_task(server
 
 
 async def is_acknowledged(store: PostgresStore, primary: Member, new: NewTask) -> bool:
-    """Whether an enqueue is acknowledged without waiting for a standby; if not, it is given up."""
+    """Whether an enqueue is answered without waiting for a standby; if not, it is given up."""
     enqueueing = asyncio.create_task(store.enqueue([new]))
     await eventually(lambda: enqueueing.done() or asked(primary, WAITS))
     if not enqueueing.done():
@@ -213,6 +214,7 @@ async def test_a_host_that_does_not_answer_does_not_keep_us_from_the_next(server
         connection.terminate()
 
 
+@pytest.mark.full
 async def test_a_standby_that_is_promoted_is_found_while_the_old_primary_is_silent(
     servers: Replicated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +265,23 @@ def test_a_url_names_each_of_its_hosts() -> None:
         "postgresql://me:s%40@a:1/db",
         "postgresql://me:s%40@b/db",
     ]
+    assert each_host("postgresql:///db?host=a,b&port=1,2&user=me") == [
+        "postgresql:///db?host=a&port=1&user=me",
+        "postgresql:///db?host=b&port=2&user=me",
+    ]
+    assert each_host("postgresql://me@/db?host=a,b&port=7") == [
+        "postgresql://me@/db?host=a&port=7",
+        "postgresql://me@/db?host=b&port=7",
+    ]
+    assert each_host("postgresql:///db?host=a,b") == ["postgresql:///db?host=a", "postgresql:///db?host=b"]
+
+
+async def test_hosts_may_be_named_as_options(servers: Replicated) -> None:
+    ports = f"{servers.standbys[0].port},{servers.primary.port}"
+    url = f"postgresql:///windlass?user={USER}&host=127.0.0.1,127.0.0.1&port={ports}"
+    connection = await Hosts(url).connect()
+    assert connection._addr[1] == servers.primary.port
+    await connection.close()
 
 
 # -- promise and check ---------------------------------------------------------------------------------
@@ -309,6 +328,7 @@ async def replication(url: str) -> list[tuple[Severity, str]]:
         return [(one.severity, one.message) for one in await store.check() if one.subject == "replication"]
 
 
+@pytest.mark.full
 async def test_the_check_looks_at_the_standbys(servers: Replicated) -> None:
     url = fresh(servers.url)
     assert await replication(url) == [(Severity.OK, "1 standby is connected, 1 of them synchronous")]

@@ -8,6 +8,7 @@ import asyncpg
 import psycopg
 import pytest
 
+from tests.servers.postgres import DATABASE, USER, Postgres
 from windlass._stores.postgres import PostgresStore
 from windlass.testing.conformance.steps import a_task, exists
 
@@ -91,3 +92,29 @@ async def test_in_a_thread_after_the_server_ended_it(store: PostgresStore) -> No
 
     await asyncio.to_thread(transact)
     assert await exists(store, new.id)
+
+
+async def test_in_a_thread_a_connection_that_became_read_only_is_not_used_again(store: PostgresStore) -> None:
+    def transact() -> None:
+        with suppress(psycopg.errors.ReadOnlySqlTransaction), store.transaction() as connection:
+            connection.execute("SET TRANSACTION READ ONLY")
+            connection.execute("CREATE TABLE refused (id integer)")
+        with store.transaction() as again:
+            assert again is not connection
+
+    await asyncio.to_thread(transact)
+
+
+async def test_in_a_thread_over_a_socket(postgres15: Postgres, url: str) -> None:
+    options = f"user={USER}&host={postgres15.home}&port={postgres15.port}"
+    store = PostgresStore.from_url(f"postgresql:///{DATABASE}?{options}&{url.partition('?')[2]}")
+    new = a_task()
+
+    def transact() -> None:
+        with store.transaction() as connection:
+            store.join(connection).enqueue([new])
+
+    await store.open()
+    await asyncio.to_thread(transact)
+    assert await exists(store, new.id)
+    await store.close()

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import NotSupported, StoreUnavailable
 from .connection.address import Address
 from .connection.client import Connections
-from .connection.hosts import CONNECT_SECONDS, each_host
+from .connection.hosts import CONNECT_SECONDS, DEAD_PEER_SECONDS, each_host
 from .errors import means_reconnect, translate
 
 MAX_IDLE_SECONDS = 60
@@ -55,6 +55,10 @@ class PsycopgPool:
                 application_name="windlass",
                 prepare_threshold=None,  # Behind a pooler each transaction may get another connection.
                 target_session_attrs="read-write",
+                tcp_user_timeout=DEAD_PEER_SECONDS * 1000,
+                keepalives_idle=DEAD_PEER_SECONDS // 3,
+                keepalives_interval=DEAD_PEER_SECONDS // 3,
+                keepalives_count=2,
             )
 
     def give_back(self, connection: Any) -> None:

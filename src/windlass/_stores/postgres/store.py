@@ -22,6 +22,7 @@ from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.transition import Applied, Pruned, TaskTransition
 from ..._model.verdict import Receipt, Settled, Settlement, last_reports
 from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
+from ...errors import DuplicateTask
 from ..rules import refusals
 from ..rules.actions import applicable
 from ..rules.admission import check_due, is_plain
@@ -74,13 +75,21 @@ class PostgresStore(Database):
         if self.layout.is_stale:
             await self.refresh_layout()
         if not all(map(is_plain, batch)):
-            return await self.play(lambda: enqueue(self.env, batch))
+            return await self._enqueue_by_rules(batch)
         check_due(batch, self.env.near_now)
         loop = asyncio.get_running_loop()
         coalescer = self._enqueues.get(loop)
         if coalescer is None:
             coalescer = self._enqueues[loop] = Coalescer(self._enqueue_plain)
         return await coalescer.send(batch)
+
+    async def _enqueue_by_rules(self, batch: Sequence[NewTask]) -> list[Enqueued]:
+        try:
+            return await self.play(lambda: enqueue(self.env, batch))
+        except DuplicateTask:
+            if self.connections.awaits_standbys:  # or a failover may lose the task that this one equals
+                await self.fetch(Query("await_standbys"))
+            raise
 
     async def _enqueue_plain(self, batch: Sequence[NewTask]) -> list[Enqueued]:
         if len(batch) >= copy.MIN_TASKS and await self._copy(batch):

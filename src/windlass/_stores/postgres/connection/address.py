@@ -2,7 +2,7 @@
 
 import re
 from contextlib import suppress
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from msgspec import Struct
 
@@ -34,7 +34,7 @@ def parse(url: str) -> Address:
     options = parse_qsl(parts.query, keep_blank_values=True)
     own = {name: value for name, value in options if name in _OWN_OPTIONS}
     rest = [(name, value) for name, value in options if name not in _OWN_OPTIONS]
-    dsn = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(rest)))
+    dsn = url_of(parts._replace(query=urlencode(rest)))
     schema, connections = own.get("schema", DEFAULT_SCHEMA), own.get("connections", "8")
     if not _NAME.fullmatch(schema):
         raise InvalidOption(
@@ -46,6 +46,11 @@ def parse(url: str) -> Address:
     if "listen" in own:
         _split(own["listen"])
     return Address(dsn=dsn, schema=schema, listen=own.get("listen"), connections=int(connections))
+
+
+def url_of(parts: SplitResult) -> str:
+    """Return the URL of these parts; urlunsplit would write one without a host as `postgresql:/database`."""
+    return f"postgresql://{parts.netloc}{parts.path}{'?' if parts.query else ''}{parts.query}"
 
 
 def _split(url: str) -> SplitResult:

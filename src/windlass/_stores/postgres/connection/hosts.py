@@ -11,12 +11,13 @@ import asyncpg
 
 from ...pool import Connection
 from ..errors import means_next_host
+from .address import url_of
 
 CONNECT_SECONDS = 10.0
 _ROUND_SECONDS = 0.5  # after which the hosts that have answered are asked again, while others are silent
 _LIBPQ_ONLY = frozenset({"connect_timeout", "load_balance_hosts", "tcp_user_timeout"})
 """Options of a URL that asyncpg would hand to the server, which knows none of them; and `keepalives…`."""
-_DEAD_PEER_SECONDS = 15  # without an acknowledgement from the other host's kernel
+DEAD_PEER_SECONDS = 15  # without an acknowledgement from the other host's kernel
 
 
 class Hosts:
@@ -108,7 +109,9 @@ def _summary(dsns: list[str], failed: dict[str, BaseException]) -> BaseException
 
 
 def _name_of(dsn: str) -> str:
-    return urlsplit(dsn).netloc.rpartition("@")[2]
+    parts = urlsplit(dsn)
+    options = dict(parse_qsl(parts.query))
+    return parts.netloc.rpartition("@")[2] or f"{options.get('host', '')}:{options.get('port', 5432)}"
 
 
 def _answer_of(error: BaseException | None) -> str:
@@ -137,9 +140,9 @@ def _detect_dead_peer(connection: Connection) -> None:
     socket_ = None if transport is None else transport.get_extra_info("socket")
     if socket_ is None or socket_.family not in (socket.AF_INET, socket.AF_INET6):
         return
-    third = _DEAD_PEER_SECONDS // 3
+    third = DEAD_PEER_SECONDS // 3
     options = {"TCP_KEEPIDLE": third, "TCP_KEEPINTVL": third, "TCP_KEEPCNT": 2}
-    options["TCP_USER_TIMEOUT"] = _DEAD_PEER_SECONDS * 1000
+    options["TCP_USER_TIMEOUT"] = DEAD_PEER_SECONDS * 1000
     with suppress(OSError):
         socket_.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in options.items():
@@ -152,13 +155,19 @@ def _for_asyncpg(dsn: str) -> str:
     parts = urlsplit(dsn)
     options = parse_qsl(parts.query, keep_blank_values=True)
     kept = [one for one in options if one[0] not in _LIBPQ_ONLY and not one[0].startswith("keepalives")]
-    return dsn if kept == options else parts._replace(query=urlencode(kept)).geturl()
+    return dsn if kept == options else url_of(parts._replace(query=urlencode(kept)))
 
 
 def each_host(dsn: str) -> list[str]:
-    """Return one URL for each host of a URL that names several."""
+    """Return one URL for each host of a URL that names several, before the path or as the option `host`."""
     parts = urlsplit(dsn)
-    user, at, hosts = parts.netloc.rpartition("@")
-    if "," not in hosts:
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if "," in options.get("host", ""):
+        hosts, ports = options["host"].split(","), options.get("port", "").split(",")
+        named = zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=False)
+        each = [options | {"host": host} | ({"port": port} if port else {}) for host, port in named]
+        return [url_of(parts._replace(query=urlencode(one))) for one in each]
+    user, at, place = parts.netloc.rpartition("@")
+    if "," not in place:
         return [dsn]
-    return [parts._replace(netloc=f"{user}{at}{host}").geturl() for host in hosts.split(",")]
+    return [url_of(parts._replace(netloc=f"{user}{at}{host}")) for host in place.split(",")]

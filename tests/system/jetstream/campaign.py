@@ -41,6 +41,8 @@ class Plan:
     depth: tuple[int, ...] = (4, 6, 8)
     skew: tuple[float, ...] = (0.0, 600.0, -600.0)  # seconds by which the owners' clocks are wrong
     snapshot_every: float = 0.5  # seconds
+    part_bytes: tuple[int, ...] = (700_000, 1_500, 8_000)
+    checkpoint_frames: tuple[int, ...] = (16_000, 400, 50)
     owner_faults: tuple[float, float] = (0.1, 1.5)  # seconds between two
     network_faults: tuple[float, float] = (0.1, 1.0)
     node_faults: tuple[float, float] = (3.0, 9.0)
@@ -183,4 +185,6 @@ def settings_of(plan: Plan, number: int) -> dict[str, Any]:
         "depth": plan.depth[number % len(plan.depth)],
         "skew": plan.skew[number % len(plan.skew)],
         "snapshot_every": plan.snapshot_every,
+        "part_bytes": plan.part_bytes[number % len(plan.part_bytes)],
+        "checkpoint_frames": plan.checkpoint_frames[number % len(plan.checkpoint_frames)],
     }

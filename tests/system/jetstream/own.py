@@ -1,7 +1,8 @@
 """An owner process: `python -m tests.system.jetstream.own '{"url": "nats://…", "folder": "…"}'`.
 
 It runs until SIGTERM, when it hands over. Other options are those of OwnerSettings; `skew`, the error of its
-clock in seconds; and `snapshot_every`, the time between two snapshots.
+clock in seconds; `snapshot_every`, the seconds between two snapshots; `part_bytes`, above which commits have
+parts; and `checkpoint_frames`, after which it empties the WAL of its file.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from random import uniform
 from typing import Any
 
 from windlass._clock import SystemClock
+from windlass._stores.jetstream import commits, entry
 from windlass._stores.jetstream.address import parse
 from windlass._stores.jetstream.log import FencedError
 from windlass._stores.jetstream.owner import Owner
@@ -56,8 +58,17 @@ def snapshot_often(seconds: float) -> None:
     Reign._snapshot_when_due = snapshot  # type: ignore[method-assign]
 
 
-async def own(url: str, folder: str, skew: float = 0.0, **settings: Any) -> None:
-    snapshot_often(settings.pop("snapshot_every", 3600.0))
+async def own(
+    url: str,
+    folder: str,
+    skew: float = 0.0,
+    snapshot_every: float = 3600.0,
+    part_bytes: int = entry.MAX_PART_BYTES,
+    checkpoint_frames: int = commits.CHECKPOINT_FRAMES,
+    **settings: Any,
+) -> None:
+    snapshot_often(snapshot_every)
+    entry.MAX_PART_BYTES, commits.CHECKPOINT_FRAMES = part_bytes, checkpoint_frames
     clock = WrongClock(timedelta(seconds=skew))
     owner = Owner(parse(url), Path(folder), settings=OwnerSettings(**settings), clock=clock)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, owner.stop)

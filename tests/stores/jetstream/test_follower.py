@@ -1,5 +1,6 @@
 """A standby gets the store from snapshots and the log, whatever happens to them meanwhile."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,19 @@ async def test_a_standby_gives_up_if_no_snapshot_can_be_read(
 
     with pytest.raises(StoreError, match="no snapshot of it can be read"):
         await follow(folder, FleetingSnapshots(failures=10**9))
+
+
+def test_copies_that_killed_processes_left_are_deleted(folder: Path) -> None:
+    log, snapshots = MemoryLog(), MemorySnapshots()
+    killed = Follower(log, snapshots, folder)  # type: ignore[arg-type]
+    living = Follower(log, snapshots, folder)  # type: ignore[arg-type]
+    os.close(killed._lock)  # as the kernel does for a process that dies
+
+    third = Follower(log, snapshots, folder)  # type: ignore[arg-type]
+
+    assert not killed.path.exists()
+    assert living.path.exists()
+    assert third.path.exists()
+    for one in (living, third):
+        one.close()
+    assert list(folder.iterdir()) == []

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import os
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import click
@@ -87,8 +89,12 @@ def owner(cli: Cli) -> None:
 
 @contextmanager
 def owner_folder(chosen: str | None) -> Iterator[Path]:
-    """Yield the directory for copies of the store, a temporary one by default."""
+    """Yield the directory for copies of the store, by default a temporary one of this user."""
     if chosen is None:
+        private = _private_folder()
+        if private is not None:
+            yield private
+            return
         with TemporaryDirectory(prefix="windlass-owner-", ignore_cleanup_errors=True) as name:
             yield Path(name)
         return
@@ -98,6 +104,20 @@ def owner_folder(chosen: str | None) -> Iterator[Path]:
     except OSError as error:
         raise InvalidOption(f"cannot use {chosen} for a copy of the store: {error.strerror}") from error
     yield folder
+
+
+def _private_folder() -> Path | None:
+    """Return a directory that later owners find again, to delete copies that killed ones have left.
+
+    None if it is not this user's alone: anybody could have created it under that name.
+    """
+    if sys.platform == "win32":
+        return None
+    folder = Path(gettempdir()) / f"windlass-owner-{os.geteuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return folder if is_private else None
 
 
 @asynccontextmanager

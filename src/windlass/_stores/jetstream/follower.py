@@ -3,7 +3,9 @@
 import asyncio
 import os
 import secrets
+import sys
 import time
+from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 from shutil import rmtree
@@ -16,6 +18,10 @@ from .snapshots import Manifest, Snapshots
 from .stream import Log
 from .wal import write_pages
 
+if sys.platform != "win32":
+    import fcntl
+
+_LOCK = "lock"  # a file beside each copy, locked while its process lives
 _PAUSE = 0.05
 UNREADABLE_SECONDS = 30.0
 """For this long a standby looks for a snapshot that can be read."""
@@ -37,6 +43,7 @@ class Follower:
         self._unreadable_since: float | None = None
         self._folder = folder
         self._file: int | None = None
+        remove_leftovers(folder)
         self.begin()
 
     def begin(self, base: Base | None = None) -> None:
@@ -44,6 +51,7 @@ class Follower:
         self.close()
         self._place = self._folder / secrets.token_hex(6)
         self._place.mkdir(parents=True, mode=0o700)
+        self._lock = _locked(self._place)
         self.path = self._place / "store.db"
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         self.chain = Chain() if base is None else Chain(base.place, base.epoch, base.n)
@@ -67,6 +75,7 @@ class Follower:
             os.close(self._file)
             self._file = None
             rmtree(self._place, ignore_errors=True)
+            os.close(self._lock)
 
     # -- play ----------------------------------------------------------------------------------------
 
@@ -176,3 +185,26 @@ class Follower:
             return True
         self.begin()
         return False
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the copies of processes that were killed: nobody holds their locks."""
+    if sys.platform == "win32":  # No flock there.
+        return
+    for lock in folder.glob(f"*/{_LOCK}"):
+        with suppress(OSError):
+            file = os.open(lock, os.O_RDWR)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                rmtree(lock.parent, ignore_errors=True)
+            finally:
+                os.close(file)
+
+
+def _locked(place: Path) -> int:
+    """Create the lock of a copy. It gets its name when it is held, so that nobody takes it for a leftover."""
+    file = os.open(place / "new", os.O_RDWR | os.O_CREAT, 0o600)
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (place / "new").rename(place / _LOCK)
+    return file

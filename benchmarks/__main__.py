@@ -25,6 +25,7 @@ from benchmarks.parts import (
     rates,
     stripes,
 )
+from benchmarks.parts.jetstream import speed as jetstream_speed
 from benchmarks.parts.plan import Plan, quick
 from benchmarks.parts.redis import fairness as redis_fairness
 from benchmarks.parts.redis import growth as redis_growth
@@ -47,7 +48,10 @@ REDIS = {
     "redis-fairness": redis_fairness.measure,
     "redis-growth": redis_growth.measure,
 }
-GROUPS = {"sqlite": SQLITE, "redis": REDIS}
+JETSTREAM = {
+    "jetstream-speed": jetstream_speed.measure,
+}
+GROUPS = {"sqlite": SQLITE, "redis": REDIS, "jetstream": JETSTREAM}
 PARTS = SQLITE | {
     "postgres": postgres.measure,
     "growth": growth.measure,
@@ -59,6 +63,7 @@ PARTS = SQLITE | {
     "dashboard": dashboard.measure,
     "handlers": handlers.measure,
     **REDIS,
+    **JETSTREAM,
 }
 
 
@@ -112,7 +117,7 @@ def _asked() -> argparse.Namespace:
         nargs="*",
         metavar="PART",
         help=f"which of {', '.join(PARTS)}; sqlite is {', '.join(SQLITE)}, and the default; "
-        f"redis is {', '.join(REDIS)}",
+        f"redis is {', '.join(REDIS)}; jetstream is {', '.join(JETSTREAM)}",
     )
     parser.add_argument("--rounds", type=int, help="rounds per variant  [default: 5]")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that it runs")

@@ -1,4 +1,4 @@
-"""A private NATS cluster for tests: three nodes, whose ways to each other can be blocked.
+"""A private NATS cluster: three nodes, whose ways to each other can be blocked.
 
 with NatsCluster.start(tmp_path) as cluster:
     cluster.isolate(cluster.leader("WL_shop"))
@@ -21,7 +21,7 @@ READY_SECONDS = 60.0
 
 
 class NatsCluster:
-    """Three nodes. Each reaches each other one by a proxy of its own."""
+    """Three nodes. Each reaches each other one by a proxy of its own, unless they are not to be blocked."""
 
     def __init__(self, nodes: list[Nats], ways: dict[tuple[int, int], Lossy], stack: ExitStack) -> None:
         """Use `NatsCluster.start`."""
@@ -30,14 +30,22 @@ class NatsCluster:
         self._stack = stack
 
     @classmethod
-    def start(cls, folder: Path, *, data: Path | Sequence[Path] | None = None, sync: str = ALWAYS) -> Self:
+    def start(
+        cls,
+        folder: Path,
+        *,
+        data: Path | Sequence[Path] | None = None,
+        sync: str = ALWAYS,
+        proxies: bool = True,
+    ) -> Self:
         """A new, empty cluster that is up. ServerFailed when it does not come up.
 
-        `data` is where the nodes keep their data: one folder, or one for each.
+        `data` is where the nodes keep their data: one folder, or one for each. Without proxies nodes talk
+        directly, as fast as they can; `isolate` does nothing then.
         """
         places = [data] * NODES if data is None or isinstance(data, Path) else [*data]
         for left in reversed(range(STARTS)):
-            cluster = cls._made(folder, places, sync)
+            cluster = cls._made(folder, places, sync, proxies=proxies)
             try:
                 for node in cluster.nodes:
                     node.launch()
@@ -54,7 +62,7 @@ class NatsCluster:
         raise AssertionError("unreachable")
 
     @classmethod
-    def _made(cls, folder: Path, places: Sequence[Path | None], sync: str) -> Self:
+    def _made(cls, folder: Path, places: Sequence[Path | None], sync: str, *, proxies: bool) -> Self:
         with ExitStack() as stack:
             nodes = [
                 stack.enter_context(Nats(folder, f"n{number}", data=place, sync=sync))
@@ -64,10 +72,11 @@ class NatsCluster:
                 (one, other): stack.enter_context(Lossy.start(nodes[other].route_port))
                 for one in range(NODES)
                 for other in range(NODES)
-                if one != other
+                if proxies and one != other
             }
             for number, node in enumerate(nodes):
-                node.connect_to([way.port for (one, _), way in ways.items() if one == number])
+                direct = [] if proxies else [other.route_port for other in nodes if other is not node]
+                node.connect_to([way.port for (one, _), way in ways.items() if one == number] or direct)
             return cls(nodes, ways, stack.pop_all())
 
     def wait_until_ready(self) -> None:

@@ -25,7 +25,10 @@ from benchmarks.parts import (
     rates,
     stripes,
 )
+from benchmarks.parts.jetstream import failover as jetstream_failover
+from benchmarks.parts.jetstream import recovery as jetstream_recovery
 from benchmarks.parts.jetstream import speed as jetstream_speed
+from benchmarks.parts.jetstream import stores as jetstream_stores
 from benchmarks.parts.plan import Plan, quick
 from benchmarks.parts.redis import fairness as redis_fairness
 from benchmarks.parts.redis import growth as redis_growth
@@ -50,6 +53,9 @@ REDIS = {
 }
 JETSTREAM = {
     "jetstream-speed": jetstream_speed.measure,
+    "jetstream-failover": jetstream_failover.measure,
+    "jetstream-recovery": jetstream_recovery.measure,
+    "jetstream-stores": jetstream_stores.measure,
 }
 GROUPS = {"sqlite": SQLITE, "redis": REDIS, "jetstream": JETSTREAM}
 PARTS = SQLITE | {

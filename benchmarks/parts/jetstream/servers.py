@@ -73,10 +73,10 @@ class Spent:
 
 
 class Costs:
-    """What the processes of a store use."""
+    """What the processes of one or several stores use."""
 
-    def __init__(self, servers: Servers, store: "OwnedStore") -> None:
-        self._servers, self._store = servers, store
+    def __init__(self, servers: Servers, *stores: "OwnedStore") -> None:
+        self._servers, self._stores = servers, stores
         self._before = self._all()
 
     def spent(self) -> Spent:
@@ -88,11 +88,10 @@ class Costs:
         )
 
     def _all(self) -> Spent:
-        owners, nodes = self._store.processes, self._servers.nodes
         return Spent(
-            sum(map(processor_seconds, owners)),
-            sum(processor_seconds(node.pid) for node in nodes),
-            asyncio.run(_log_bytes(self._store.url)),
+            sum(processor_seconds(pid) for store in self._stores for pid in store.processes),
+            sum(processor_seconds(node.pid) for node in self._servers.nodes),
+            sum(asyncio.run(_log_bytes(store.url)) for store in self._stores),
         )
 
 
@@ -177,6 +176,11 @@ def processor_seconds(pid: int) -> float:
     """Return the CPU time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def resident_megabytes(pid: int) -> float:
+    """Return the memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 @contextmanager

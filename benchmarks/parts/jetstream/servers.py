@@ -18,8 +18,8 @@ from benchmarks.processes import ROOT, RunFailed
 from tests.servers.nats import Nats
 from tests.servers.nats_cluster import NatsCluster, leaders
 from windlass._stores.jetstream.address import parse
+from windlass._stores.jetstream.checks import presence
 from windlass._stores.jetstream.client import connect
-from windlass._stores.jetstream.owner import presence
 from windlass._stores.jetstream.stream import StreamLog
 
 NAMES = count()

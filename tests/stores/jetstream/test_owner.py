@@ -22,7 +22,7 @@ from windlass._stores.jetstream.client import connect
 from windlass._stores.jetstream.follower import Follower
 from windlass._stores.jetstream.snapshots import Snapshots
 from windlass._stores.jetstream.stream import StreamLog
-from windlass.errors import SessionLost, StoreUnavailable
+from windlass.errors import InvalidOption, SessionLost, StoreUnavailable
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task, worker_on
 
@@ -199,3 +199,22 @@ async def test_others_can_see_who_owns_the_store_and_who_stands_by(
     assert await eventually(both, within=20) == {first.name: "owner", second.name: "standby"}
     assert {one.subject: one.severity for one in await store.check()}["owner"] is Severity.OK
     await client.close()
+
+
+@pytest.mark.parametrize("key", [None, "k"], ids=["plain", "with a key"])
+async def test_enqueues_that_travel_together_are_judged_each(
+    store: JetStreamStore, url: str, owners: Owners, tmp_path: Path, key: str | None
+) -> None:
+    owners.start(url, tmp_path)
+    await store.open()
+    tasks = [a_task() for _ in range(20)]
+    too_late = a_task(delay=timedelta(days=5000))
+    keyed = [a_task(idempotency_key=key) for _ in range(2)]
+    calls = [store.enqueue([new]) for new in (*tasks, tasks[0], *keyed, too_late)]
+
+    *done, refused = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert isinstance(refused, InvalidOption)
+    created = [one.created for found in done if not isinstance(found, BaseException) for one in found]
+    assert created == [*[True] * 20, False, True, key is None]
+    assert len(await ids_in(store)) == (22 if key is None else 21)

@@ -4,11 +4,14 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ..._clock import Clock, SystemClock
+from ..._model.task import Enqueued, NewTask
 from ..._store.protocol import Capability, Finding, Migration
+from ..rules.admission import is_plain
 from ..sqlite.read.find import Reader
 from ..sqlite.rows import instant
 from ..sqlite.store import SQLiteStore
@@ -104,6 +107,19 @@ class OwnedStore(SQLiteStore):
             for future in waiting:
                 if not future.done():
                     future.set_result(None)
+
+    async def enqueue_together(self, batches: Sequence[Sequence[NewTask]]) -> list[Sequence[Enqueued]] | None:
+        """Enqueue batches that came together by one statement; None if each must be judged by itself.
+
+        Plain tasks are independent of each other, so that it is the same as one batch after another.
+        """
+        if not all(is_plain(new) for batch in batches for new in batch):
+            return None
+        try:
+            enqueued = iter(await self.enqueue([new for batch in batches for new in batch]))
+        except Exception:  # noqa: BLE001 - raised again to the batch that caused it, and to no other
+            return None
+        return [list(islice(enqueued, len(batch))) for batch in batches]
 
     async def extend_leases(self, silence: timedelta) -> None:
         """Lengthen every lease by the time during which nobody owned the store: no heartbeat could arrive."""

@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ..._clock import Clock
-from ..._store.messages import REQUESTS, AboutRequest, CheckRequest, Request
+from ..._store.messages import REQUESTS, AboutRequest, CheckRequest, EnqueueRequest, Request
 from ...errors import InvalidOption, StoreUnavailable, WindlassError
 from ..sqlite.transaction import Wakes
 from .address import Address
@@ -181,6 +181,10 @@ class Reign:
                 await self._client.publish(reply, part, headers=headers)
 
     async def _all(self, requests: list[Request[Any]]) -> list[Answer | None]:
+        batches = [request.batch for request in requests if isinstance(request, EnqueueRequest)]
+        together = await self._store.enqueue_together(batches) if batches else None
+        if together is not None:
+            return [answered(one) for one in together]
         return await asyncio.gather(*(self._carry_out(one) for one in requests))
 
     async def _carry_out(self, request: Request[Any]) -> Answer | None:

@@ -26,7 +26,18 @@ PUBLIC: list[ModuleType] = [
 
 # For other parts of windlass, not documented for users.
 INTERNAL = {
-    "App": {"declared", "hooks", "keeper", "metrics", "store", "types", "use_keyring", "use_store", "worker"},
+    "App": {
+        "declared",
+        "hooks",
+        "keeper",
+        "metrics",
+        "shards",
+        "store",
+        "types",
+        "use_keyring",
+        "use_store",
+        "worker",
+    },
     "Client": {"enqueue_tasks", "enqueue_tasks_sync", "resolved", "send"},
     "Operator": {"export_sync"},
     "SyncClient": {"enqueue_tasks"},

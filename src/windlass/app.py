@@ -41,7 +41,7 @@ from ._policy.order.priority import parse_priority
 from ._policy.other_queues import check_keywords
 from ._store.outage import Outage
 from ._store.protocol import Store
-from ._stores import migration_sql, needs_owner, open_owner, open_store, store_name
+from ._stores import migration_sql, needs_owner, open_owner, open_store, shards_of, store_name
 from ._worker.process import run_process
 from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
@@ -53,6 +53,7 @@ from .tasktype import TaskDecorator, TaskType
 if TYPE_CHECKING:
     from ._observe.metrics import Metrics
     from ._stores.jetstream.owner import Owner
+    from ._stores.shards.admin import ShardAdmin
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -336,6 +337,10 @@ class App(AppDeclarations):
         Connects to nothing. Raises NotSupported unless the store is on Postgres. See docs/stores.md.
         """
         return migration_sql(self._store_given, start, target)
+
+    def shards(self) -> "ShardAdmin":
+        """Return what changes the shards of this app's store. Raises NotSupported if it has none."""
+        return shards_of(self.store)
 
     def worker(
         self,

@@ -18,7 +18,7 @@ from .output import escape_unencodable
 _MODULES = {
     **dict.fromkeys(("archive", "dashboard", "keeper", "owner", "serve", "top", "up"), "run"),
     "worker": "worker",
-    **dict.fromkeys(("check", "encryption", "export", "migrate", "prune"), "upkeep"),
+    **dict.fromkeys(("check", "encryption", "export", "migrate", "prune", "shards"), "upkeep"),
     **dict.fromkeys(("alerts", "audit", "dead", "endpoints", "enqueue", "history"), "commands"),
     **dict.fromkeys(
         ("init", "keys", "limits", "queues", "quotas", "schedules", "tasks", "types", "workers"), "commands"

@@ -201,6 +201,18 @@ class ShardMap(Struct, frozen=True, gc=False, kw_only=True):
     name: str = SHARD_MAP_NAME
 
 
+class ShardStatus(Struct, frozen=True, kw_only=True):
+    """A shard: `state` is open, draining or unavailable; `stray` tasks are of queues that are elsewhere."""
+
+    name: str
+    state: str
+    home: bool = False
+    tasks: int = 0
+    unfinished: int = 0
+    stray: int = 0
+    error: str = ""
+
+
 StoredRecord: TypeAlias = (
     ApiKey
     | Login

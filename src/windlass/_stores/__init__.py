@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._clock import Clock
+from .._store.forward import ForwardingStore
 from ..errors import InvalidOption, NotSupported
 
 if TYPE_CHECKING:
     from .._store.protocol import Store
     from .jetstream.owner import Owner
+    from .shards.admin import ShardAdmin
 
 _ON_DISK = ("sqlite", "memory")
 _REDIS = frozenset(
@@ -110,6 +112,18 @@ def migration_sql(store: "str | Store", start: int, target: int | None) -> str:
         from .postgres.connection.address import parse
 
     return migration_script(parse(store).schema, start, target)
+
+
+def shards_of(store: "Store") -> "ShardAdmin":
+    """Return what changes the shards of a store. Raises NotSupported for a store of another kind."""
+    from .shards import ShardedStore
+    from .shards.admin import ShardAdmin
+
+    while isinstance(store, ForwardingStore):
+        store = store.inner
+    if not isinstance(store, ShardedStore):
+        raise NotSupported(f"the store {store_name(store)} has no shards; see docs/shards.md")
+    return ShardAdmin(store)
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from datetime import timedelta
 from time import monotonic
 
 from ..._ids import new_id
-from ..._model.filter import Filter, Page
-from ..._model.record import SHARD_MAP_NAME, Routes, ShardMap
+from ..._model.filter import By, Filter, Page
+from ..._model.record import Routes, ShardMap
 from ...errors import Conflict, StoreError, StoreUnavailable
 from .connection.shard import Shard
 from .routes import first_map
@@ -70,7 +70,7 @@ class MapWatch:
         known = newest if self.map is None else self.map
         for name, one in stored.items():
             if one is not None and one.id != known.id:
-                raise StoreError(f"shard {name} belongs to another store of several shards; check its URL")
+                raise _foreign(name)
         if self.map is None or newest.version > self.map.version:
             await self._take_over(newest, shards)
         for shard in shards:
@@ -127,9 +127,25 @@ def _is_older(before: ShardMap | None, newest: ShardMap) -> bool:
     return before is None or before.version < newest.version
 
 
-async def publish(changed: ShardMap, before: ShardMap, shards: Sequence[Shard]) -> None:
-    """Write a changed map to all shards, the home shard first. Raises Conflict, StoreUnavailable."""
-    assert changed.name == SHARD_MAP_NAME
+async def publish(changed: ShardMap, before: ShardMap, shards: Sequence[Shard], by: By | None) -> None:
+    """Write a changed map to all its shards, and delete it from one that is removed.
+
+    The home shard comes first: it decides between changes at the same time, and has the audit entry. Raises
+    Conflict, StoreUnavailable.
+    """
     for shard in sorted(shards, key=lambda one: one.name != changed.home):
-        expected = before if shard.name in before.shards else None
-        await shard.call(shard.store.put, changed, None, expected)
+        if shard.name == changed.home:
+            await shard.call(shard.store.put, changed, by, before)
+        elif shard.name not in changed.shards:
+            await shard.call(shard.store.remove, ShardMap, changed.name)
+        else:
+            found = await shard.call(shard.store.records, ShardMap, Page(limit=1))
+            stored = found.items[0] if found.items else None
+            if stored is not None and stored.id != changed.id:
+                raise _foreign(shard.name)
+            if _is_older(stored, changed):  # else another process has copied it already
+                await shard.call(shard.store.put, changed, None, stored)
+
+
+def _foreign(shard: str) -> StoreError:
+    return StoreError(f"shard {shard} belongs to another store of several shards; check its URL")

@@ -6,7 +6,7 @@ others. The leading keeper copies them to shards that missed a change.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, UnsetType
@@ -15,7 +15,7 @@ from ..._model.filter import By, Page, Slice
 from ..._model.limit import Limit, Usage
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings
-from ..._model.record import Archive, Audit, Record, Session, ShardMap
+from ..._model.record import Archive, Audit, Record, Routes, Session, ShardMap
 from ..._store.protocol import all_records
 from ...errors import NotSupported, StoreUnavailable
 from . import refusals
@@ -46,23 +46,11 @@ class ShardRecords(OnShards):
         if isinstance(record, ShardMap):
             raise NotSupported("the map of shards is changed with `windlass shards`")
         if isinstance(record, Limit):
-            self._check(record)
+            check_limit(record, self._shards.routes)
         home = self._shards[self._shards.map.home]
         await home.call(home.store.put, record, by, expected)
         if isinstance(record, SETTINGS):
             await self._others(lambda shard: shard.call(shard.store.put, record))
-
-    def _check(self, limit: Limit) -> None:
-        """Raise NotSupported for a limit whose tasks may be on several shards."""
-        routes = self._shards.routes
-        if limit.queue is None:
-            where: Sequence[str] = sorted(accepting(routes))
-        elif limit.by == "tenant" or limit.tenant is not None:
-            return
-        else:
-            where = all_places(routes, limit.queue)
-        if len(where) > 1:
-            raise refusals.limit_spans(limit, where)
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Remove a setting or session from every shard, any other record from the home shard."""
@@ -128,3 +116,15 @@ class ShardRecords(OnShards):
                 await self.copy_settings(name)
             except StoreUnavailable:
                 continue  # at the next turn
+
+
+def check_limit(limit: Limit, routes: Routes) -> None:
+    """Raise NotSupported for a limit whose tasks may be on several shards."""
+    if limit.queue is None:
+        where: Collection[str] = accepting(routes)
+    elif limit.by == "tenant" or limit.tenant is not None:
+        return
+    else:
+        where = all_places(routes, limit.queue)
+    if len(where) > 1:
+        raise refusals.limit_spans(limit, where)

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from ..._model.filter import Count, Dimension, Filter
-from ..._model.record import ShardMap
+from ..._model.record import ShardMap, ShardStatus
 from ..._model.state import ENDED
 from ..._store.protocol import Finding
 from ..findings import error, fine, warning
@@ -14,18 +12,6 @@ from .connection.shard import Shard
 from .routes import is_draining, places
 
 _BY = (Dimension.QUEUE, Dimension.STATE)
-
-
-class ShardStatus(Struct, frozen=True, kw_only=True):
-    """A shard: `state` is open, draining or unavailable; `stray` tasks are of queues that are elsewhere."""
-
-    name: str
-    state: str
-    home: bool = False
-    tasks: int = 0
-    unfinished: int = 0
-    stray: int = 0
-    error: str = ""
 
 
 async def read_status(shards: ShardHandles) -> Sequence[ShardStatus]:

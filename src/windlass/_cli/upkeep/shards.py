@@ -1,0 +1,119 @@
+"""`windlass shards`: list, add, drain, route and remove the shards of a store."""
+
+import asyncio
+
+import click
+from msgspec.structs import asdict
+
+from ..._model.record import QueueRoute, ShardStatus
+from ..._policy.input.quote import counted
+from ..command import Cli, Commands, on_store
+from ..operator_actions import audit_options, name_command
+from ..output import Column, Document
+
+_LOOK_EVERY = 1.0  # seconds
+_SHARDS = (
+    Column[ShardStatus]("shard", lambda one: one.name),
+    Column[ShardStatus]("state", lambda one: f"{one.state} (home)" if one.home else one.state),
+    Column[ShardStatus]("tasks", lambda one: f"{one.tasks:,}", right=True),
+    Column[ShardStatus]("not ended", lambda one: f"{one.unfinished:,}", right=True),
+    Column[ShardStatus]("problem", lambda one: one.error, optional=True, elastic=True),
+)
+_ROUTES = (
+    Column[tuple[str, QueueRoute]]("queue", lambda one: one[0]),
+    Column[tuple[str, QueueRoute]]("shards", lambda one: ", ".join(one[1].over)),
+    Column[tuple[str, QueueRoute]]("by", lambda one: "tenant" if one[1].by_tenant else "queue"),
+)
+
+
+@click.group(cls=Commands)
+def shards() -> None:
+    """List, add, drain, route and remove the shards of a store."""
+
+
+@shards.command("list")
+@on_store
+async def list_shards(cli: Cli) -> None:
+    """List the shards, whether they take new tasks, and how many tasks each has."""
+    cli.output.items(await cli.app.shards().list(), _SHARDS, asdict, none="there are no shards")
+
+
+@shards.command("routes")
+@on_store
+async def list_routes(cli: Cli) -> None:
+    """List the queues that have a route of their own.
+
+    Other queues are spread over the open shards by their names.
+    """
+    found = sorted((await cli.app.shards().routes()).queues.items())
+    cli.output.items(
+        found,
+        _ROUTES,
+        lambda one: {"queue": one[0], "shards": list(one[1].over), "by_tenant": one[1].by_tenant},
+        none="no queue has a route of its own",
+    )
+
+
+@name_command(shards, "add", "added", metavar="SHARD")
+async def add(cli: Cli, shard: str) -> Document:
+    """Let a shard take its share of the queues: a new one of the file, or one that was drained.
+
+    Its URL must be in the file on every machine before. Takes effect after 10 seconds. A queue that moves to
+    it keeps its tasks where they are, and workers claim from both.
+    """
+    await cli.app.shards().add(shard, cli.by)
+    return {"shard": shard, "state": "open"}
+
+
+@name_command(shards, "remove", "removed", metavar="SHARD")
+async def remove(cli: Cli, shard: str) -> Document:
+    """Forget a shard that was drained and has no tasks left, ended ones included."""
+    await cli.app.shards().remove(shard, cli.by)
+    return {"shard": shard, "state": "removed"}
+
+
+@shards.command("drain")
+@click.argument("shard")
+@click.option("--wait", is_flag=True, help="Report progress until all its tasks have ended")
+@audit_options
+@on_store
+async def drain(cli: Cli, shard: str, *, wait: bool) -> None:
+    """Let a shard take no new tasks; workers run off those that it has.
+
+    Takes effect after 10 seconds. Queues that were on it go to the other shards.
+    """
+    admin = cli.app.shards()
+    if not await _is_draining(cli, shard):
+        await admin.drain(shard, cli.by)
+    last: ShardStatus | None = None
+    while True:
+        (status,) = [one for one in await admin.list() if one.name == shard]
+        if status != last:
+            left = f"{counted(status.unfinished, 'task')} not ended, {counted(status.tasks, 'task')} in all"
+            cli.output.say(f"draining {shard}: {left}", asdict(status))
+        last = status
+        if not wait or (status.unfinished == 0 and admin.seconds_until_effective == 0):
+            return
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+async def _is_draining(cli: Cli, shard: str) -> bool:
+    return any(one.name == shard and one.state == "draining" for one in await cli.app.shards().list())
+
+
+@shards.command("route")
+@click.argument("queue")
+@click.argument("over", nargs=-1, metavar="[SHARD]...")
+@click.option("--by-tenant", is_flag=True, help="Spread the tenants of the queue over the shards")
+@audit_options
+@on_store
+async def route(cli: Cli, queue: str, over: tuple[str, ...], *, by_tenant: bool) -> None:
+    """Route a queue to a shard or, with --by-tenant, each of its tenants to one of several shards.
+
+    Without a SHARD it is spread as other queues are, by its name. Takes effect after 10 seconds; tasks that
+    are stored already stay where they are.
+    """
+    await cli.app.shards().route(queue, over, cli.by, by_tenant=by_tenant)
+    where = ", ".join(over) or "one of the open shards"
+    document: Document = {"queue": queue, "shards": list(over), "by_tenant": by_tenant}
+    cli.output.say(f"routed {queue} to {where}{' by tenant' if by_tenant else ''}", document)

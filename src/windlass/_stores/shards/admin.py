@@ -1,0 +1,128 @@
+"""ShardAdmin: add, drain, route and remove shards while the store is in use."""
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from msgspec.structs import replace
+
+from ..._model.filter import By, Dimension, Filter
+from ..._model.limit import Limit
+from ..._model.record import QueueRoute, Routes, ShardMap, ShardStatus
+from ..._model.state import ENDED, State
+from ..._store.protocol import all_records
+from ...errors import Refused, StoreUnavailable
+from .connection.shard import Shard
+from .map_watch import EFFECTIVE_AFTER, KNOWN_FOR, publish
+from .records import check_limit
+from .routes import added, drained, misplaced, removed, routed
+from .status import read_status
+from .store import ShardedStore
+
+_MAX_WRITES = 3  # of a map that takes too long to write
+_UNFINISHED = tuple(state for state in State if state not in ENDED)
+
+
+class ShardAdmin:
+    """What `windlass shards` does: a change is written to all shards, and takes effect some seconds later."""
+
+    def __init__(self, store: ShardedStore) -> None:
+        self._store = store
+        self._shards = store.shards
+        self.effective_after = EFFECTIVE_AFTER
+
+    async def list(self) -> Sequence[ShardStatus]:
+        """Return the state of every shard, the home shard first."""
+        await self._shards.refresh()
+        return await read_status(self._shards)
+
+    async def routes(self) -> Routes:
+        """Return where new tasks go; changes that were made in the last seconds included."""
+        await self._shards.refresh()
+        return self._shards.map.routes
+
+    @property
+    def seconds_until_effective(self) -> float:
+        """How long new tasks still follow the routes before the last change."""
+        return self._shards.watch.seconds_until_effective
+
+    async def add(self, shard: str, by: By | None = None) -> None:
+        """Let a shard of the file take its share of the queues, a new one or one that was drained."""
+        await self._change(lambda one: added(one, shard), by)
+
+    async def drain(self, shard: str, by: By | None = None) -> None:
+        """Let a shard take no new tasks; those that it has are run off."""
+        await self._change(lambda one: drained(one, shard), by)
+
+    async def route(
+        self, queue: str, over: Sequence[str], by: By | None = None, *, by_tenant: bool = False
+    ) -> None:
+        """Route a queue to a shard, or to several by tenant; to none: as other queues."""
+        route = QueueRoute(over=tuple(over), by_tenant=by_tenant) if over else None
+        await self._change(lambda one: routed(one, queue, route), by)
+
+    async def remove(self, shard: str, by: By | None = None) -> None:
+        """Forget a shard that was drained and has no tasks left. Raises Refused if it has any."""
+        await self._shards.refresh()
+        removed(self._shards.map, shard)  # raises if it is not draining
+        status = next(one for one in await read_status(self._shards) if one.name == shard)
+        if status.error:
+            raise StoreUnavailable(status.error)
+        if status.tasks:
+            raise Refused(
+                f"shard {shard} still has {status.tasks:,} tasks, {status.unfinished:,} of them not ended; "
+                f"ended ones are pruned by the retention of their queues, or now with `windlass prune`"
+            )
+        await self._change(lambda one: removed(one, shard), by)
+
+    # -- changes -------------------------------------------------------------------------------------
+
+    async def _change(self, change: Callable[[ShardMap], ShardMap], by: By | None) -> None:
+        """Change the map on all shards, which must all answer. Raises Conflict if someone else has."""
+        await self._shards.refresh()
+        before = self._shards.map
+        if (wait := self.seconds_until_effective) > 0:
+            raise Refused(f"the last change takes effect in {wait:.0f} s; try again then")
+        changed = change(await self._without_needless_routes(before))
+        names = tuple(dict.fromkeys((*before.shards, *changed.shards)))
+        await self._shards.every(names, lambda shard: shard.call(shard.store.now))
+        home = self._shards[before.home]
+        for limit in await home.call(all_records, home.store, Limit):
+            check_limit(limit, changed.routes)
+        for name in changed.shards:
+            if name not in before.shards:
+                await self._store.copy_settings(name)
+        await self._publish(changed, before, [self._shards[name] for name in names], by)
+        await self._shards.refresh()
+
+    async def _publish(
+        self, changed: ShardMap, before: ShardMap, shards: Sequence[Shard], by: By | None
+    ) -> None:
+        """Write a map; again, with a later effect, if writing took so long that a process may not know it."""
+        home = self._shards[before.home]
+        for _ in range(_MAX_WRITES):
+            began = monotonic()
+            now = await home.call(home.store.now)
+            changed = replace(changed, effective_at=now + self.effective_after)
+            await publish(changed, before, shards, by)
+            if monotonic() - began < KNOWN_FOR / 2:
+                return
+            before, changed = changed, replace(changed, version=changed.version + 1)
+        raise StoreUnavailable("writing the map of shards took too long; repeat the command")
+
+    async def _without_needless_routes(self, shard_map: ShardMap) -> ShardMap:
+        """Forget former routes if every task is where the present ones put it, and no steps are to come."""
+        if not shard_map.former:
+            return shard_map
+        by = (Dimension.QUEUE, Dimension.TENANT)
+
+        async def is_needed(shard: Shard) -> bool:
+            counts = await shard.call(shard.store.count, Filter(), by)
+            placed = {(one.values[0], one.values[1]): one.number for one in counts}
+            if misplaced(shard_map, shard.name, placed):
+                return True
+            unfinished = Filter(states=(*_UNFINISHED, State.DEAD))
+            sizes = await shard.call(shard.store.count, unfinished, (), sized=True)
+            return any(one.steps for one in sizes)
+
+        needed = await self._shards.every(shard_map.shards, is_needed)
+        return shard_map if any(needed.values()) else replace(shard_map, former=())

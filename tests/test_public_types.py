@@ -31,6 +31,7 @@ INTERNAL = {
         "hooks",
         "keeper",
         "metrics",
+        "owner",
         "shards",
         "store",
         "types",

@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 
 from ...errors import StoreError, StoreUnavailable
 from .address import Address
+from .notify import WakeHub
 from .stream import TRANSIENT
 from .wire import Answer, Parts, decode_answers, encode_requests, in_parts, value_of
 
@@ -76,7 +77,7 @@ class Line:
         self._inbox = f"_INBOX.{secrets.token_hex(8)}"
         self._waiting: dict[str, _Message] = {}
         self._next: defaultdict[str, list[tuple[Raw, asyncio.Future[Raw]]]] = defaultdict(list)
-        self._listeners: set[Callable[[], None]] = set()
+        self.hub = WakeHub(client, address)
 
     @classmethod
     async def open(cls, address: Address) -> "Line":
@@ -104,12 +105,8 @@ class Line:
         self._next[verb].append((request, future))
         return await future
 
-    def on_new(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call this whenever hints may have been missed; returns what ends that."""
-        self._listeners.add(call)
-        return lambda: self._listeners.discard(call)
-
     async def close(self) -> None:
+        self.hub.close()
         for message in list(self._waiting.values()):
             message.fail(StoreError("the store was closed"))
         with suppress(*TRANSIENT):
@@ -154,8 +151,7 @@ class Line:
     def repeat_all(self) -> None:
         for message in self._waiting.values():
             message.repeat.set()
-        for call in list(self._listeners):
-            call()
+        self.hub.wake_all()
 
     @property
     def display(self) -> str:

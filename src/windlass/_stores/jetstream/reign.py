@@ -17,16 +17,24 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ..._clock import Clock
-from ..._store.messages import REQUESTS, AboutRequest, CheckRequest, EnqueueRequest, Request
+from ..._store.messages import (
+    REQUESTS,
+    AboutRequest,
+    CheckRequest,
+    ClaimRequest,
+    EnqueueRequest,
+    HeartbeatRequest,
+    Request,
+    SettleRequest,
+)
 from ...errors import InvalidOption, StoreUnavailable, WindlassError
-from ..sqlite.transaction import Wakes
 from .address import Address
 from .checks import Servers, presence, standby_finding
 from .follower import Follower
 from .log import Appender, FencedError
+from .notify import Announcer
 from .owned_store import OwnedStore, ReignClock, at
 from .snapshots import Snapshots
-from .store import READY, SCHEDULED, wake_subject
 from .stream import TRANSIENT, StreamLog
 from .wire import Answer, Parts, answered, decode_requests, encode_answers, failed, in_parts
 
@@ -70,18 +78,18 @@ class Reign:
         self.appender = Appender(
             log, place=follower.chain.place + 1, owner=name, now=self._clock.microseconds
         )
+        self._announcer = Announcer(address, lambda subject, data: self._spawn(self._publish(subject, data)))
         self._store = OwnedStore(
             follower.path,
             appender=self.appender,
             depth=settings.depth,
-            wake=self._wake,
+            wake=self._announcer.announce,
             clock=self._clock,
             servers=servers,
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._gathered: dict[str, Parts] = {}
         self._subscriptions: list[Subscription] = []
-        self._timer: asyncio.TimerHandle | None = None
         self.is_opened = False
 
     async def take(self) -> None:
@@ -130,8 +138,7 @@ class Reign:
         """Stop serving, without an answer to anything that is left."""
         self.appender.fence("it was closed")
         await self._unsubscribe()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._announcer.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -159,6 +166,10 @@ class Reign:
                 del self._gathered[next(iter(self._gathered))]
             return
         self._spawn(self._answer(verb, whole, message.reply))
+
+    async def _publish(self, subject: str, data: bytes) -> None:
+        with suppress(*TRANSIENT):
+            await self._client.publish(subject, data)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -189,8 +200,10 @@ class Reign:
 
     async def _carry_out(self, request: Request[Any]) -> Answer | None:
         """Carry out a request; None if it must not be answered, as another may own the store."""
+        began = time.monotonic()
         try:
             value = await request.call(self._store)
+            self._note(request, value, began)
             if isinstance(request, CheckRequest):
                 value = (*value, standby_finding(await presence(self._client, self._address)))
             if isinstance(request, AboutRequest):
@@ -206,32 +219,14 @@ class Reign:
             logger.exception("cannot carry out a request of %s", request.verb)
             return failed(StoreUnavailable(f"the owner of the store failed: {type(error).__name__}"))
 
-    # -- wakes ---------------------------------------------------------------------------------------
-
-    def _wake(self, wakes: Wakes) -> None:
-        """Publish hints for a commit that stands."""
-        if wakes.affects_all_queues:
-            self._spawn(self._publish(self._address.subject("wake", "all"), READY))
-        for queue in () if wakes.affects_all_queues else wakes.ready:
-            self._spawn(self._publish(wake_subject(self._address, queue), READY))
-        if wakes.scheduled:
-            self._spawn(self._publish(self._address.subject("wake", "all"), SCHEDULED))
-        if wakes.wait is not None:
-            self._wake_in(wakes.wait)
-
-    def _wake_in(self, seconds: float) -> None:
-        """Hint at all queues after this time, when a rate limit or a window lets more start."""
-        loop = asyncio.get_running_loop()
-        if self._timer is not None and loop.time() < self._timer.when() <= loop.time() + seconds:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        wake = self._address.subject("wake", "all")
-        self._timer = loop.call_later(seconds, lambda: self._spawn(self._publish(wake, READY)))
-
-    async def _publish(self, subject: str, data: bytes) -> None:
-        with suppress(*TRANSIENT):
-            await self._client.publish(subject, data)
+    def _note(self, request: Request[Any], value: Any, began: float) -> None:
+        """Take into account for hints what claims got, and how many workers there are."""
+        if isinstance(request, ClaimRequest):
+            self._announcer.note_claim(request.claim, len(value), began)
+        elif isinstance(request, SettleRequest) and request.claim is not None:
+            self._announcer.note_claim(request.claim, len(value.claimed), began)
+        elif isinstance(request, HeartbeatRequest) and value.alive:
+            self._announcer.workers = value.workers
 
     # -- snapshots -----------------------------------------------------------------------------------
 

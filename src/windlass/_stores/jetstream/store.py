@@ -1,26 +1,30 @@
 """The store protocol over NATS: every verb is a request to the process that owns the store."""
 
-import asyncio
-import base64
-import re
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import suppress
 from datetime import datetime
-from random import uniform
+from time import monotonic
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
-from nats.aio.msg import Msg
 
 from ..._clock import Clock
 from ..._model.filter import Page, Slice
+from ..._model.lease import Claim, Claimed
 from ..._model.record import Record
-from ..._store.messages import AboutRequest, RecordsRequest, RemoteStore, Request, record_name
+from ..._model.verdict import Settled, Settlement
+from ..._store.messages import (
+    AboutRequest,
+    ClaimRequest,
+    RecordsRequest,
+    RemoteStore,
+    Request,
+    SettleRequest,
+    record_name,
+)
 from ..._store.protocol import Capability, Durability, Join, Migration, Promise, Wake
 from ...errors import InvalidOption, NotSupported, StoreError
 from .address import Address, parse
 from .client import Lines
-from .stream import TRANSIENT
 from .wire import decode_response, encode_request
 
 R = TypeVar("R", bound=Record)
@@ -28,10 +32,6 @@ T = TypeVar("T")
 
 _UNKNOWN = Promise(durability=Durability.VOLATILE, why="unknown until the store is opened")
 _ORDER = (Durability.VOLATILE, Durability.RELAXED, Durability.DURABLE)
-_POLL_SECONDS = 20.0
-"""Hints get lost only with a connection, and then all are given; this is for those that nobody foresaw."""
-
-_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class JetStreamStore(RemoteStore):
@@ -87,35 +87,22 @@ class JetStreamStore(RemoteStore):
         found: Slice[R] = msgspec.msgpack.decode(value, type=Slice[kind])  # type: ignore[valid-type]
         return found
 
+    async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
+        began = monotonic()
+        claimed = await self.request(ClaimRequest(claim))
+        (await self._lines.line()).hub.note_claim(claim, len(claimed), began)
+        return claimed
+
+    async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
+        began = monotonic()
+        settled = await self.request(SettleRequest(tuple(batch), claim))
+        if claim is not None:
+            (await self._lines.line()).hub.note_claim(claim, len(settled.claimed), began)
+        return settled
+
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        line = await self._lines.line()
-        hints: set[Wake] = set()
-        changed = asyncio.Event()
-
-        def add(*wakes: Wake) -> None:
-            hints.update(wakes)
-            changed.set()
-
-        async def hear(message: Msg) -> None:
-            add(Wake.SCHEDULED if message.data == SCHEDULED else Wake.READY)
-
-        subjects = [self.address.subject("wake", "all"), *(wake_subject(self.address, one) for one in queues)]
-        subscriptions = [await line.client.subscribe(subject, cb=hear) for subject in subjects]
-        end = line.on_new(lambda: add(*Wake))
-        try:
-            while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_POLL_SECONDS * uniform(0.8, 1.2)):
-                        await changed.wait()
-                for wake in sorted(hints) or list(Wake):
-                    yield wake
-                hints.clear()
-                changed.clear()
-        finally:
-            end()
-            for subscription in subscriptions:
-                with suppress(*TRANSIENT):
-                    await subscription.unsubscribe()
+        async for wake in (await self._lines.line()).hub.listen(queues):
+            yield wake
 
     # -- what a store elsewhere cannot do ------------------------------------------------------------
 
@@ -139,12 +126,3 @@ class JetStreamStore(RemoteStore):
         raise NotSupported(
             "a store on NATS is migrated by its owner; restart the owners with the new version"
         )
-
-
-READY, SCHEDULED = b"r", b"s"
-
-
-def wake_subject(address: Address, queue: str) -> str:
-    """Return the subject of hints about a queue, whatever its name."""
-    token = queue if _PLAIN.fullmatch(queue) else "=" + base64.b32encode(queue.encode()).decode().strip("=")
-    return address.subject("wake", "queue", token)

@@ -9,8 +9,8 @@ from windlass._stores.jetstream.commits import LogCommits
 from windlass._stores.jetstream.entry import Base
 from windlass._stores.jetstream.owned_store import OwnedStore
 from windlass._stores.jetstream.reign import Reign
-from windlass._stores.jetstream.wal import checkpoint
 from windlass._stores.sqlite.connection.commits import Group
+from windlass._stores.sqlite.connection.wal import checkpoint
 
 
 def answers_at_once(patch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ from ..sqlite import schema
 from ..sqlite.connection.commits import Commits, Group, deliver
 from ..sqlite.connection.errors import translated_errors
 from ..sqlite.connection.file_lock import FileLock
+from ..sqlite.connection.wal import Wal, checkpoint, connect
 from ..sqlite.transaction import Wakes
 from .entry import Base
 from .log import Appender, FencedError
-from .wal import Wal, checkpoint, connect
 
 CHECKPOINT_FRAMES = 16_000
 _RETRY_FRAMES = 4_000

@@ -7,7 +7,8 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
-PAGE_BYTES = 4096
+from ..sqlite.connection.wal import PAGE_BYTES
+
 MAX_PART_BYTES = 700_000
 """A commit that is packed into more is cut in parts: servers refuse messages above 1 MiB by default."""
 

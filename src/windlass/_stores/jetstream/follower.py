@@ -13,10 +13,10 @@ from shutil import rmtree
 import msgspec
 
 from ...errors import StoreError
+from ..sqlite.connection.wal import write_pages
 from .entry import FORMAT, Base, Chain, Entry, Kind, decode, unpack
 from .snapshots import Manifest, Snapshots
 from .stream import Log
-from .wal import write_pages
 
 if sys.platform != "win32":
     import fcntl

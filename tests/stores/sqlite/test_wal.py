@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass._stores.jetstream.entry import MAX_PART_BYTES, PAGE_BYTES, pack, unpack
-from windlass._stores.jetstream.wal import Wal, checkpoint, connect, write_pages
+from windlass._stores.jetstream.entry import MAX_PART_BYTES, pack, unpack
+from windlass._stores.sqlite.connection.wal import PAGE_BYTES, Wal, checkpoint, connect, write_pages
 
 
 class Copied:

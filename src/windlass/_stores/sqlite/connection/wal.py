@@ -1,13 +1,14 @@
-"""The write-ahead log of the owner's own SQLite file: which pages a commit has changed."""
+"""The write-ahead log of a file that only one process uses, and may lose: which pages a commit changed."""
 
 import os
 import sqlite3
 import struct
 from pathlib import Path
 
-from ...errors import StoreError
-from ..sqlite.connection.open import add_functions
-from .entry import PAGE_BYTES
+from ....errors import StoreError
+from .open import add_functions
+
+PAGE_BYTES = 4096
 
 _HEADER_BYTES = 32
 _FRAME_BYTES = PAGE_BYTES + 24
@@ -17,7 +18,7 @@ last valid frame, the number of pages, two checksums, two salts."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the owner's file, which is disposable: nothing is synced, and only we checkpoint.
+    """Open a file that may be lost: nothing is synced, and only we checkpoint.
 
     SQLite's WAL-reset bug (decision 0002) needs a checkpoint beside a writer on another connection; here only
     the writer's connection makes checkpoints.

@@ -5,7 +5,6 @@ or the rules of queues have changed; then the rules are played.
 """
 
 from collections.abc import Sequence
-from struct import Struct as Format
 from time import monotonic_ns
 
 from msgspec import Struct
@@ -18,10 +17,9 @@ from ..rules.queue_rules import QueueRules
 from .connection.link import Argument
 from .database import Database
 from .keys import NO_PLACE, group_of, place_of
-from .rows import DUE, LONGEST_INSIDE, Stored, document_of, instant, row_of
+from .rows import DUE, LONGEST_INSIDE, Stored, document_of, instant, instant_bytes, row_of
 
 _MAX_KINDS = 1_000
-_due = Format(">d")
 
 
 class _Kind(Struct, frozen=True, gc=False):
@@ -49,7 +47,7 @@ class PlainEnqueue:
         known = await database.rules()
         now = database.clock.now or await database.now()
         due, keys, rules = instant(now), database.keys, known.rules
-        moment = _due.pack(due)
+        moment = instant_bytes(due)
         kinds: dict[tuple[str, str, str, int, str], tuple[_Kind, list[bytes], list[bytes]]] = {}
         for new in batch:
             document = document_of(new)
@@ -87,7 +85,7 @@ class PlainEnqueue:
             document = document_of(new)
             row = row_of(Stored(_ready(new, boost), 1, 0, document, place))[: -len(document)]
             group = group_of(new.queue, new.type, new.tenant)
-            kind = self._kinds[name] = _Kind(row[:DUE], row[DUE + _due.size :], group, boost)
+            kind = self._kinds[name] = _Kind(row[: DUE.start], row[DUE.stop :], group, boost)
         return kind
 
 

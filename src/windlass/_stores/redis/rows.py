@@ -1,9 +1,10 @@
 """Tasks as Redis has them: each is one string, its row.
 
-A row begins with numbers of fixed width, which scripts read and write (lua/parts/row.lua). Then follow group,
-session, worker, permits and progress, which scripts write too; then what only Python reads: what else may
-change, and the document of what does not. A long document has a key of its own, so that it is not copied
-whenever its task changes. Instants are whole microseconds since 1970, 0 for none.
+A row begins with numbers of fixed width, which scripts read and write (lua/parts/row.lua). Then follow when
+it expires, if it does, the group and, once it was claimed, the lease, which scripts write too: numbers,
+session, worker, permits and progress. Then what only Python reads: what else may change, and the document of
+what does not. A long document has a key of its own, so that it is not copied whenever its task changes.
+Instants are whole microseconds since 1970, 0 for none.
 """
 
 from contextlib import suppress
@@ -23,24 +24,29 @@ from .keys import NO_PLACE, SEPARATOR, group_of
 LONGEST_INSIDE = 1_000
 """Bytes of the longest document that is part of its row."""
 
-NUMBERS = ">I4I4I4c1BdddI2I2I2I4I4I4"
+NUMBERS = ">I4I4I2c1BI7I2I4I4"
 """The numbers of a row, as Lua's `struct` has them.
 
-Version, fence, attempt, state, flags; when the task was due, when it expires, when claimed; the lengths
-of group, session, worker, permits, progress and what else may change.
+Version, fence, attempt, state, flags; when the task was due; the lengths of expiry and group, lease, and what
+else may change.
 """
+
+LEASE = ">dI2I2I4I4"
+"""The numbers of a lease: when the task was claimed; the lengths of session, worker, permits and progress."""
 
 VERSION_BYTES = 4
 """The version comes first. A commit is refused if it has changed since the task was read."""
 
-DUE = 14
+DUE = slice(12, 19)
 """Where the instant is that a task was due at."""
 
 PERMITS = "\n"  # between the keys of permits
 
-_format = Format(">IIIcBdddHHHIII")
+_format = Format(">IIHcB7sHII")
+_expiry = Format(">d")
+_lease = Format(">dHHII")
 _version = Format(">I")
-_CANCEL, _DOCUMENT_OUTSIDE, _DEPENDENTS = 1, 2, 4  # flags
+_CANCEL, _DOCUMENT_OUTSIDE, _DEPENDENTS, _EXPIRES = 1, 2, 4, 8  # flags
 _LETTERS = {
     State.WAITING: b"w",
     State.SCHEDULED: b"s",
@@ -100,6 +106,7 @@ IN_DOCUMENT = frozenset(_Document.__struct_fields__)
 """Attributes of a task that its document has."""
 
 _changing = msgspec.msgpack.Decoder(_Changing)
+_UNCHANGED = _Changing()
 _documents = msgspec.msgpack.Decoder(_Document)
 
 
@@ -128,6 +135,11 @@ def moment(instant: bytes | float | str) -> datetime:
     return _EPOCH + timedelta(microseconds=int(instant))
 
 
+def instant_bytes(instant: int) -> bytes:
+    """Return an instant as a row has it."""
+    return instant.to_bytes(7)
+
+
 def microseconds(duration: timedelta) -> int:
     """Return a duration in microseconds."""
     return duration // _MICROSECOND
@@ -145,15 +157,15 @@ def read_task(task_id: TaskId, row: bytes, document: bytes = b"") -> Stored:
 
 
 def _read(task_id: TaskId, row: bytes, document: bytes) -> Stored:
-    (
-        version, fence, attempt, letter, flags, due, expires, claimed, of_group, of_session, of_worker,
-        of_permits, of_progress, of_changing,
-    ) = _format.unpack_from(row)  # fmt: skip
-    queue, type_name, tenant = _names(row[_format.size : (at := _format.size + of_group)])
-    session, worker = row[at : (at := at + of_session)], row[at : (at := at + of_worker)]
-    permits, progress = row[at : (at := at + of_permits)], row[at : (at := at + of_progress)]
-    other = _changing.decode(row[at : (at := at + of_changing)])
+    version, fence, attempt, letter, flags, due, of_group, of_lease, of_changing = _format.unpack_from(row)
+    group, expires = row[_format.size : (at := _format.size + of_group)], 0.0
+    if flags & _EXPIRES:
+        (expires,), group = _expiry.unpack_from(group), group[_expiry.size :]
+    queue, type_name, tenant = _names(group)
+    claimed, session, worker, permits, progress = _lease_of(row[at : (at := at + of_lease)])
+    other = _read_changing(row[at : (at := at + of_changing)])
     rest = _documents.decode(document if flags & _DOCUMENT_OUTSIDE else row[at:])
+    due = int.from_bytes(due)
     state, due_at = _STATES[letter], moment(due)
     task = Task(
         id=task_id,
@@ -197,13 +209,23 @@ def _read(task_id: TaskId, row: bytes, document: bytes) -> Stored:
     return Stored(
         task,
         version,
-        int(due),
+        due,
         row[at:],
         other.place if state is State.READY else NO_PLACE,
         tuple(permits.decode().split(PERMITS)) if permits else (),
         other.outcome,
         bool(flags & _DEPENDENTS),
     )
+
+
+def _lease_of(block: bytes) -> tuple[float, bytes, bytes, bytes, bytes]:
+    """Return when a task was claimed, its session, worker, permits and progress."""
+    if not block:
+        return 0.0, b"", b"", b"", b""
+    claimed, of_session, of_worker, of_permits, of_progress = _lease.unpack_from(block)
+    session = block[_lease.size : (at := _lease.size + of_session)]
+    worker, permits = block[at : (at := at + of_worker)], block[at : (at := at + of_permits)]
+    return claimed, session, worker, permits, block[at : at + of_progress]
 
 
 @lru_cache(maxsize=4096)
@@ -220,20 +242,21 @@ def _moment(instant: int | None) -> datetime | None:
 def _salvaged(task_id: TaskId, row: bytes, document: bytes) -> Stored:
     """Read what is left of a damaged task, so that it hides no other and can be discarded."""
     numbers = _format.unpack_from(row.ljust(_format.size, b"\0"))
-    version, fence, attempt, letter, flags, due, _, _, of_group, of_session, *lengths = numbers
-    at = _format.size
-    parts = row[at : (at := at + of_group)].decode(errors="replace").split(SEPARATOR)
+    version, fence, attempt, letter, flags, due, of_group, of_lease, of_changing = numbers
+    at, skipped = _format.size, _expiry.size if flags & _EXPIRES else 0
+    parts = row[at + skipped : (at := at + of_group)].decode(errors="replace").split(SEPARATOR)
     queue, type_name, tenant = (*parts, "", "", "")[:3]
-    session = row[at : (at := at + of_session)].decode(errors="replace")
-    inside = row[at + sum(lengths) :]
-    due_at = moment(due) if 0 <= due < _LATEST else _EPOCH
+    session, permits = "", ""
+    with suppress(ValueError, FormatError):
+        _, holder, _, held, _ = _lease_of(row[at : at + of_lease])
+        session, permits = holder.decode(errors="replace"), held.decode()
+    inside = row[at + of_lease + of_changing :]
+    due = int.from_bytes(due)
+    due_at = moment(due) if due < _LATEST else _EPOCH
     is_outside = bool(flags & _DOCUMENT_OUTSIDE)
-    other = _Changing()
+    other = _UNCHANGED
     with suppress(ValueError, FormatError):
         other = _changing_of(row)
-    permits: tuple[str, ...] = ()
-    with suppress(ValueError, FormatError):
-        permits = tuple(read_permits(row))
     task = Task(
         id=task_id,
         type=type_name,
@@ -259,15 +282,19 @@ def _salvaged(task_id: TaskId, row: bytes, document: bytes) -> Stored:
         instant(due_at),
         b"" if is_outside else inside,
         other.place,
-        permits,
+        tuple(permits.split(PERMITS)) if permits else (),
         has_dependents=bool(flags & _DEPENDENTS),
     )
 
 
 def _changing_of(row: bytes) -> _Changing:
-    *_, of_changing = lengths = _format.unpack_from(row)[8:]
+    *_, of_changing = lengths = _format.unpack_from(row)[6:]
     end = _format.size + sum(lengths)
-    return _changing.decode(row[end - of_changing : end])
+    return _read_changing(row[end - of_changing : end])
+
+
+def _read_changing(block: bytes) -> _Changing:
+    return _changing.decode(block) if block else _UNCHANGED
 
 
 def read_cancellation(row: bytes) -> tuple[str | None, str | None]:
@@ -280,9 +307,10 @@ def read_permits(row: bytes | None) -> list[str]:
     """Return the permits that the task of a row holds."""
     if row is None or len(row) < _format.size:
         return []
-    *_, of_group, of_session, of_worker, of_permits, _, _ = _format.unpack_from(row)
-    at = _format.size + of_group + of_session + of_worker
-    return row[at : at + of_permits].decode().split(PERMITS) if of_permits else []
+    *_, of_group, of_lease, _ = _format.unpack_from(row)
+    at = _format.size + of_group
+    _, _, _, permits, _ = _lease_of(row[at : at + of_lease])
+    return permits.decode().split(PERMITS) if permits else []
 
 
 def read_attempt(data: bytes) -> Attempt:
@@ -349,26 +377,25 @@ def row_of(stored: Stored) -> bytes:
     task = stored.task
     due, run_at, created_at = stored.due, instant(task.run_at), instant(task.created_at)
     group = group_of(task.queue, task.type, task.tenant).encode()
-    session, worker = (task.session or "").encode(), (task.worker or "").encode()
-    permits = PERMITS.join(stored.permits).encode()
-    progress = b"" if task.progress is None else encode(task.progress)
-    changing = encode(
-        _Changing(
-            None if run_at == due else run_at,
-            None if created_at == due else created_at,
-            task.boost,
-            _instant(task.finished_at),
-            task.duration,
-            stored.outcome,
-            _instant(task.unhandled_since),
-            task.result,
-            task.error,
-            task.cancelled_by,
-            task.cancel_reason,
-            task.failure,
-            stored.place,
-        )
+    if task.expires_at is not None:
+        group = _expiry.pack(instant(task.expires_at)) + group
+    lease = _lease_block(stored)
+    other = _Changing(
+        None if run_at == due else run_at,
+        None if created_at == due else created_at,
+        task.boost,
+        _instant(task.finished_at),
+        task.duration,
+        stored.outcome,
+        _instant(task.unhandled_since),
+        task.result,
+        task.error,
+        task.cancelled_by,
+        task.cancel_reason,
+        task.failure,
+        stored.place,
     )
+    changing = b"" if other == _UNCHANGED else encode(other)
     numbers = _format.pack(
         stored.version,
         task.fence,
@@ -376,18 +403,27 @@ def row_of(stored: Stored) -> bytes:
         _LETTERS[task.state],
         (_CANCEL if task.cancel_requested else 0)
         | (0 if stored.document else _DOCUMENT_OUTSIDE)
-        | (_DEPENDENTS if stored.has_dependents else 0),
-        due,
-        _instant(task.expires_at) or 0,
-        _instant(task.claimed_at) or 0,
+        | (_DEPENDENTS if stored.has_dependents else 0)
+        | (0 if task.expires_at is None else _EXPIRES),
+        instant_bytes(due),
         len(group),
-        len(session),
-        len(worker),
-        len(permits),
-        len(progress),
+        len(lease),
         len(changing),
     )
-    return b"".join((numbers, group, session, worker, permits, progress, changing, stored.document))
+    return b"".join((numbers, group, lease, changing, stored.document))
+
+
+def _lease_block(stored: Stored) -> bytes:
+    """Return the lease of a row; b"" if the task was never claimed."""
+    task = stored.task
+    session, worker = (task.session or "").encode(), (task.worker or "").encode()
+    permits = PERMITS.join(stored.permits).encode()
+    progress = b"" if task.progress is None else encode(task.progress)
+    if task.claimed_at is None and not (session or worker or permits or progress):
+        return b""
+    lengths = len(session), len(worker), len(permits), len(progress)
+    claimed = _instant(task.claimed_at) or 0
+    return b"".join((_lease.pack(claimed, *lengths), session, worker, permits, progress))
 
 
 def _instant(moment: datetime | None) -> int | None:

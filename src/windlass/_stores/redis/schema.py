@@ -9,7 +9,7 @@ from .. import findings
 from .connection.client import Client
 from .keys import Keys
 
-SCHEMA = 3
+SCHEMA = 4
 """The schema that this version reads and writes. Raise it whenever keys or rows are stored in another way."""
 
 UNNUMBERED = 1

@@ -1,7 +1,7 @@
 """Scripts by name: the files of lua/, put together from parts, and known to the server by their hash.
 
-A line `@part` stands for lua/parts/part.lua, `@numbers` and `@version` for the layout of rows. As a hash
-names a script, versions of the library with different scripts run side by side.
+A line `@part` stands for lua/parts/part.lua; `@numbers`, `@lease_numbers` and `@version` for the layout of
+rows. As a hash names a script, versions of the library with different scripts run side by side.
 """
 
 import hashlib
@@ -11,9 +11,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..rows import NUMBERS, VERSION_BYTES
+from ..rows import LEASE, NUMBERS, VERSION_BYTES
 
 _FOLDER = Path(__file__).parent.parent / "lua"
+_LAYOUT = re.compile(r"@(numbers|lease_numbers|version)\b")
 _SLOT = re.compile(r"^@(\w+)$", re.MULTILINE)
 
 
@@ -29,7 +30,8 @@ class Script(Struct, frozen=True):
 def script(name: str) -> Script:
     """Return the script of lua/<name>.lua."""
     whole = _SLOT.sub(lambda slot: _read(f"parts/{slot[1]}"), _read(name))
-    text = whole.replace("@numbers", NUMBERS).replace("@version", str(VERSION_BYTES))
+    layout = {"@numbers": NUMBERS, "@lease_numbers": LEASE, "@version": str(VERSION_BYTES)}
+    text = _LAYOUT.sub(lambda slot: layout[slot[0]], whole)
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -13,30 +13,33 @@ for first = 2, #KEYS, MOST do
         return {0, time}
     end
 end
-
--- Score and id of a run of tasks.
-local function scored(score, first, last)
-    local members, id = {}, #prefix + #'t:' + 1
-    for task = first, last do
-        members[#members + 1] = score
-        members[#members + 1] = string.sub(KEYS[task], id)
-    end
-    return members
-end
-
 local rows, before = {}, 4 + 5 * kinds
 for task = 2, #KEYS do
-    rows[#rows + 1] = KEYS[task]
-    rows[#rows + 1] = ARGV[before + task]
+    rows[2 * task - 3] = KEYS[task]
+    rows[2 * task - 2] = ARGV[before + task]
 end
 set_all(rows)
-in_parts('ZADD', prefix .. 'ids', scored('0', 2, #KEYS))
+
+-- Add tasks to a sorted set, all with one score.
+local function add(key, score, members)
+    for position = 1, #members, 2 do
+        members[position] = score
+    end
+    in_parts('ZADD', key, members)
+end
+
 local first, woken = 2, {}
 for at = 6, 5 + 5 * kinds, 5 do
     local group, queue, place, rank, last = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], first + ARGV[at + 4] - 1
+    local members, id = {}, #prefix + #'t:' + 1
+    for task = first, last do
+        members[2 * (task - first) + 1] = '0'
+        members[2 * (task - first) + 2] = string.sub(KEYS[task], id)
+    end
+    in_parts('ZADD', prefix .. 'ids', members)
     redis.call('SADD', prefix .. 'groups', 'ready\31' .. group)
-    in_parts('ZADD', prefix .. 'g:ready\31' .. group, scored(due, first, last))
-    in_parts('ZADD', prefix .. 'r:' .. queue .. '\31' .. place, scored(rank, first, last))
+    add(prefix .. 'g:ready\31' .. group, due, members)
+    add(prefix .. 'r:' .. queue .. '\31' .. place, rank, members)
     if place ~= '' then
         redis.call('ZADD', prefix .. 'l:' .. queue, '0', place)
     end

@@ -37,21 +37,28 @@ local function lessor(prefix, session, number, worker, now)
     local written, held = {}, {}
     -- A hash whose values are short is a list at first, which every HSET would search; a long value prevents that.
     local long = string.rep('0', LONG - #number) .. number
+    local plain = struct.pack(LEASE, now, #session, #worker, 0, 0) .. session .. worker
     return {
         -- Returns the id, the row and the document of a task; nil if it has expired and never started, or is damaged.
         lease = function(id, row, permits)
             if not row or #row < SHORTEST then
                 return nil
             end
-            local version, fence, attempt, _, flags, due, expires, _, group, old_session, old_worker, old_permits,
-                progress, changing, at = struct.unpack(NUMBERS, row)
-            if expires > 0 and expires <= now and attempt == 0 then
-                return nil
-            end
+            local version, fence, attempt, _, flags, due, group, before, changing, at =
+                struct.unpack(NUMBERS, row)
             local name = string.sub(row, at, at + group - 1)
-            local new = struct.pack(NUMBERS, version + 1, fence + 1, attempt + 1, RUNNING, flags, due, expires, now,
-                group, #session, #worker, #permits, 0, changing) .. name .. session .. worker .. permits ..
-                string.sub(row, at + group + old_session + old_worker + old_permits + progress)
+            if has(flags, EXPIRES) then
+                if attempt == 0 and struct.unpack('>d', name) <= now then
+                    return nil
+                end
+                name = string.sub(name, 9)
+            end
+            local lease = plain
+            if permits ~= '' then
+                lease = struct.pack(LEASE, now, #session, #worker, #permits, 0) .. session .. worker .. permits
+            end
+            local new = with_lease(row, lease, version + 1, fence + 1, attempt + 1, RUNNING, flags, due, group, before,
+                changing, at)
             written[#written + 1] = prefix .. 't:' .. id
             written[#written + 1] = new
             held[#held + 1] = id

@@ -1,7 +1,8 @@
--- The row of a task: numbers of fixed width, then the group, the session, the worker, the permits, the progress, and
--- what only clients read. See rows.py.
+-- The row of a task: numbers of fixed width, then when it expires if it does, the group, the lease, and what only clients read. The lease of a task
+-- that was never claimed is empty; else it is numbers, the session, the worker, the permits and the progress. See rows.py.
 local NUMBERS, SHORTEST = '@numbers', struct.size('@numbers')
-local RUNNING, CANCEL, OUTSIDE = 'R', 1, 2 -- a state, and flags
+local LEASE, SHORTEST_LEASE = '@lease_numbers', struct.size('@lease_numbers')
+local RUNNING, CANCEL, OUTSIDE, EXPIRES = 'R', 1, 2, 8 -- a state, and flags
 
 local function has(flags, flag)
     return flags % (2 * flag) >= flag
@@ -36,21 +37,33 @@ local function state_of(row)
     return state, fence, flags
 end
 
--- The session of a row, and the row after a session took it over.
-local function taken_over(row, by)
-    local version, fence, attempt, state, flags, due, expires, claimed, group, session, worker, permits, progress,
-        changing, at = struct.unpack(NUMBERS, row)
-    return string.sub(row, at + group, at + group + session - 1),
-        struct.pack(NUMBERS, version + 1, fence + 1, attempt, state, flags, due, expires, claimed, group, #by, worker,
-            permits, progress, changing) .. string.sub(row, at, at + group - 1) .. by ..
-            string.sub(row, at + group + session)
+-- The row with another lease: what comes before it in `row`, as `struct.unpack` returned it, and after it.
+local function with_lease(row, new, version, fence, attempt, state, flags, due, group, old, changing, at)
+    return struct.pack(NUMBERS, version, fence, attempt, state, flags, due, group, #new, changing) ..
+        string.sub(row, at, at + group - 1) .. new .. string.sub(row, at + group + old)
 end
 
--- The row with another progress.
-local function with_progress(row, new)
-    local version, fence, attempt, state, flags, due, expires, claimed, group, session, worker, permits, progress,
-        changing, at = struct.unpack(NUMBERS, row)
-    local before = at + group + session + worker + permits
-    return struct.pack(NUMBERS, version + 1, fence, attempt, state, flags, due, expires, claimed, group, session, worker,
-        permits, #new, changing) .. string.sub(row, at, before - 1) .. new .. string.sub(row, before + progress)
+-- The session of a row, and the row after a session took it over; nil if it is damaged.
+local function taken_over(row, by)
+    local version, fence, attempt, state, flags, due, group, lease, changing, at = struct.unpack(NUMBERS, row)
+    if #row < at + group + SHORTEST_LEASE - 1 then
+        return nil
+    end
+    local claimed, session, worker, permits, progress, names = struct.unpack(LEASE, row, at + group)
+    local new = struct.pack(LEASE, claimed, #by, worker, permits, progress) .. by ..
+        string.sub(row, names + session, at + group + lease - 1)
+    return string.sub(row, names, names + session - 1),
+        with_lease(row, new, version + 1, fence + 1, attempt, state, flags, due, group, lease, changing, at)
+end
+
+-- The row with another progress; as it is if it is damaged.
+local function with_progress(row, progress)
+    local version, fence, attempt, state, flags, due, group, lease, changing, at = struct.unpack(NUMBERS, row)
+    if #row < at + group + SHORTEST_LEASE - 1 then
+        return row
+    end
+    local claimed, session, worker, permits, _, names = struct.unpack(LEASE, row, at + group)
+    local new = struct.pack(LEASE, claimed, session, worker, permits, #progress) ..
+        string.sub(row, names, names + session + worker + permits - 1) .. progress
+    return with_lease(row, new, version + 1, fence, attempt, state, flags, due, group, lease, changing, at)
 end

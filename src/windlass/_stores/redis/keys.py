@@ -27,12 +27,16 @@ In the names of tasks and documents, and as a member of sorted sets, an id is pa
 | `wakes` | channel | hints |
 """
 
+from contextlib import suppress
+from functools import lru_cache
+
 from ..._model.task import TaskId, is_task_id
 
 SEPARATOR = "\x1f"  # between the parts of a name; never part of a queue, type or tenant
 NO_PLACE = ""
 _KEY = "\x00"  # between lane and key: sorts before every character of a lane
 _ID_BYTES = 16
+_TRACE_ID_BYTES = 16
 _NO_UUID = bytes(_ID_BYTES + 1)  # before an id that is not a UUID, which nobody enqueues but some search for
 
 
@@ -121,6 +125,32 @@ def unpacked(member: bytes) -> TaskId:
         return member.removeprefix(_NO_UUID).decode()
     digits = member.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+@lru_cache(maxsize=256)
+def packed_trace(trace: str | None) -> bytes | None:
+    """Return a traceparent of version 00 in half as many bytes; any other text after a "=".
+
+    Of one without a span (`synthetic_trace`) the trace id tells the rest.
+    """
+    if trace is None:
+        return None
+    with suppress(ValueError):
+        for digits in (trace[3:35], trace.replace("-", "")):
+            packed = bytes.fromhex(digits)
+            if unpacked_trace(packed) == trace:
+                return packed
+    return b"=" + trace.encode()
+
+
+def unpacked_trace(trace: bytes | None) -> str | None:
+    """Return the trace that was packed."""
+    if trace is None or trace[:1] == b"=":
+        return None if trace is None else trace[1:].decode()
+    digits = trace.hex()
+    if len(trace) == _TRACE_ID_BYTES:
+        return f"00-{digits}-{digits[:16]}-00"
+    return "-".join((digits[:2], digits[2:34], digits[34:50], digits[50:]))
 
 
 def group_of(queue: str, type_name: str, tenant: str) -> str:

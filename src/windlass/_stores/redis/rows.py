@@ -19,7 +19,7 @@ from msgspec import Struct
 from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import DAMAGED, Error, NewTask, Progress, Task, TaskId
-from .keys import NO_PLACE, SEPARATOR, group_of
+from .keys import NO_PLACE, SEPARATOR, group_of, packed_trace, unpacked_trace
 
 LONGEST_INSIDE = 1_000
 """Bytes of the longest document that is part of its row."""
@@ -60,7 +60,6 @@ _STATES = {letter: state for state, letter in _LETTERS.items()}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST = 250_000_000_000_000_000  # microseconds: the year 9892
-_TRACE_ID_BYTES = 16
 _progress = msgspec.msgpack.Decoder(Progress)
 _attempts = msgspec.msgpack.Decoder(Attempt)
 encode = msgspec.msgpack.Encoder().encode
@@ -98,7 +97,7 @@ class _Document(Struct, frozen=True, gc=False, omit_defaults=True):
     after: tuple[str, ...] = msgspec.field(name="a", default=())
     result_into: str | None = msgspec.field(name="o", default=None)
     secret: tuple[str, ...] = msgspec.field(name="s", default=())
-    trace: bytes | None = msgspec.field(name="c", default=None)  # see `_packed`
+    trace: bytes | None = msgspec.field(name="c", default=None)  # see `packed_trace`
     enqueued_by: str = msgspec.field(name="b", default="")
 
 
@@ -163,7 +162,8 @@ def _read(task_id: TaskId, row: bytes, document: bytes) -> Stored:
         (expires,), group = _expiry.unpack_from(group), group[_expiry.size :]
     queue, type_name, tenant = _names(group)
     claimed, session, worker, permits, progress = _lease_of(row[at : (at := at + of_lease)])
-    other = _read_changing(row[at : (at := at + of_changing)])
+    other = _changing.decode(row[at : at + of_changing]) if of_changing else _UNCHANGED
+    at += of_changing
     rest = _documents.decode(document if flags & _DOCUMENT_OUTSIDE else row[at:])
     due = int.from_bytes(due)
     state, due_at = _STATES[letter], moment(due)
@@ -198,7 +198,7 @@ def _read(task_id: TaskId, row: bytes, document: bytes) -> Stored:
         after=rest.after,
         result_into=rest.result_into,
         secret=rest.secret,
-        trace=_unpacked(rest.trace),
+        trace=unpacked_trace(rest.trace),
         enqueued_by=rest.enqueued_by,
         unhandled_since=_moment(other.unhandled_since),
         expires_at=moment(expires) if expires else None,
@@ -288,13 +288,9 @@ def _salvaged(task_id: TaskId, row: bytes, document: bytes) -> Stored:
 
 
 def _changing_of(row: bytes) -> _Changing:
-    *_, of_changing = lengths = _format.unpack_from(row)[6:]
-    end = _format.size + sum(lengths)
-    return _read_changing(row[end - of_changing : end])
-
-
-def _read_changing(block: bytes) -> _Changing:
-    return _changing.decode(block) if block else _UNCHANGED
+    *_, of_group, of_lease, of_changing = _format.unpack_from(row)
+    at = _format.size + of_group + of_lease
+    return _changing.decode(row[at : at + of_changing]) if of_changing else _UNCHANGED
 
 
 def read_cancellation(row: bytes) -> tuple[str | None, str | None]:
@@ -336,35 +332,10 @@ def document_of(task: Task | NewTask) -> bytes:
             after=task.after,
             result_into=task.result_into,
             secret=task.secret,
-            trace=_packed(task.trace),
+            trace=packed_trace(task.trace),
             enqueued_by=task.enqueued_by,
         )
     )
-
-
-@lru_cache(maxsize=256)
-def _packed(trace: str | None) -> bytes | None:
-    """Return a traceparent of version 00 in half as many bytes; any other text after a "=".
-
-    Of one without a span (`synthetic_trace`) the trace id tells the rest.
-    """
-    if trace is None:
-        return None
-    with suppress(ValueError):
-        for digits in (trace[3:35], trace.replace("-", "")):
-            packed = bytes.fromhex(digits)
-            if _unpacked(packed) == trace:
-                return packed
-    return b"=" + trace.encode()
-
-
-def _unpacked(trace: bytes | None) -> str | None:
-    if trace is None or trace[:1] == b"=":
-        return None if trace is None else trace[1:].decode()
-    digits = trace.hex()
-    if len(trace) == _TRACE_ID_BYTES:
-        return f"00-{digits}-{digits[:16]}-00"
-    return "-".join((digits[:2], digits[2:34], digits[34:50], digits[50:]))
 
 
 def version_of(stored: Stored | None) -> bytes:
@@ -421,9 +392,8 @@ def _lease_block(stored: Stored) -> bytes:
     progress = b"" if task.progress is None else encode(task.progress)
     if task.claimed_at is None and not (session or worker or permits or progress):
         return b""
-    lengths = len(session), len(worker), len(permits), len(progress)
-    claimed = _instant(task.claimed_at) or 0
-    return b"".join((_lease.pack(claimed, *lengths), session, worker, permits, progress))
+    parts = session, worker, permits, progress
+    return b"".join((_lease.pack(_instant(task.claimed_at) or 0, *map(len, parts)), *parts))
 
 
 def _instant(moment: datetime | None) -> int | None:

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.loops.workers import (
     BrokenFor,
@@ -21,8 +23,10 @@ from tests.loops.workers import (
     working,
 )
 from windlass import RESULT, App, Backoff, Context, State, chain
-from windlass._model.verdict import Complete
+from windlass._model.lease import Claim
+from windlass._model.verdict import Complete, Settled, Settlement
 from windlass._store import outage
+from windlass._store.forward import ForwardingStore
 from windlass._stores.memory import MemoryStore
 from windlass.errors import StoreError
 from windlass.testing.faults import Fault, FaultyStore, Hold, seeded
@@ -148,6 +152,35 @@ async def test_a_worker_claims_no_more_than_it_can_hold_while_it_cannot_settle()
         for hold in holds:
             hold.let_go()
         await eventually(lambda: _completed(app, 200))
+
+
+class TwoAtOnce(ForwardingStore):
+    """Claims at most two tasks by one settle, and says if there may be more."""
+
+    def another(self) -> "TwoAtOnce":
+        return TwoAtOnce(self.inner.another())
+
+    async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
+        if claim is None or claim.limit <= 2:
+            return await self.inner.settle(batch, claim)
+        settled = await self.inner.settle(batch, replace(claim, limit=2))
+        return replace(settled, may_claim_more=len(settled.claimed) == 2)
+
+
+async def test_a_store_that_claims_few_tasks_at_once_is_asked_for_the_others() -> None:
+    app = App(TwoAtOnce(MemoryStore()))
+    gate = asyncio.Event()
+
+    @app.task
+    async def wait() -> None:
+        await gate.wait()
+
+    handles = await wait.aenqueue_many([{} for _ in range(7)])
+    async with working(app, slots=8, poll=3600):  # No wake and no poll helps: they were enqueued before.
+        await eventually(lambda: _running(app, 7))
+        gate.set()
+        for handle in handles:
+            await handle.wait(timeout=30)
 
 
 async def test_a_settlement_that_the_store_cannot_take_is_buried_and_holds_up_no_other() -> None:

@@ -91,8 +91,10 @@ class Settled(Struct, frozen=True, gc=False, kw_only=True):
 
     `transitions` are those that no verdict names: of tasks that were unblocked or cancelled because one that
     they waited for ended, and of postponed tasks that ended as cancelled, having been asked to stop.
+    `may_claim_more` if the claim was for more tasks than the store leases at once: others may be ready.
     """
 
     receipts: tuple[Receipt, ...] = ()
     claimed: tuple[Claimed, ...] = ()
     transitions: tuple[TaskTransition, ...] = ()
+    may_claim_more: bool = False

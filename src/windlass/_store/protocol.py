@@ -179,7 +179,8 @@ class WorkStore(Protocol):
         Returns one receipt per settlement: APPLIED, REPEATED (it was applied before) or LOST (another worker
         has the task, or it was settled otherwise); only APPLIED changes anything. If the claim's session has
         expired the settlements are applied all the same and nothing is claimed. With a claim, a store of
-        several shards may return UNKNOWN for tasks of a shard that did not answer: settle those again.
+        several shards may return UNKNOWN for tasks of a shard that did not answer: settle those again. A
+        store may claim fewer than `claim.limit` tasks at once; then it says that there may be more.
         """
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:

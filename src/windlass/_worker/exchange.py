@@ -198,7 +198,7 @@ class Exchange:
         if batch and claim.level is not None:  # as above; this claim saw one level only
             self._claim_again(one for one in self._levels if one.level is not claim.level)
         level_claims = next(one for one in self._levels if one.level is claim.level)
-        is_short = len(settled.claimed) < claim.limit
+        is_short = len(settled.claimed) < claim.limit and not settled.may_claim_more
         may_succeed = self._queues.note_claim(claim.queues, settled.claimed, is_short=is_short)
         level_claims.came_up_short = not may_succeed
         level_claims.may_succeed |= may_succeed

@@ -9,16 +9,19 @@ import pytest
 
 from tests.stores.redis.conftest import Peek
 from windlass._model.filter import Filter, Page
+from windlass._model.lease import Claimed
 from windlass._model.limit import Limit, Usage
 from windlass._model.queue import Fairness, QueueSettings, Retention
 from windlass._model.state import State
-from windlass._model.verdict import Receipt
+from windlass._model.verdict import Receipt, Settled
 from windlass._stores.redis import RedisStore, leases
 from windlass._stores.redis.claim import claimer
 from windlass._stores.redis.database import Database
+from windlass.errors import StoreUnavailable
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
     OPERATOR,
+    ManualWorker,
     a_task,
     all_records,
     all_tasks,
@@ -293,10 +296,46 @@ async def test_batches_that_are_settled_and_claimed_in_parts_are_whole(
 
     first = await worker.claim(8, "q")
     settled = await store.settle([*map(complete, first[:7]), release(first[7])], worker.next_claim(10, "q"))
-    rest = await store.settle(list(map(complete, settled.claimed)), worker.next_claim(10, "q"))
+    second = await claim_the_rest(worker, settled, 10)
+    rest = await store.settle(list(map(complete, second)), worker.next_claim(10, "q"))
+    third = await claim_the_rest(worker, rest, 10)
 
     assert [one.task.id for one in first] == [new.id for new in batch[:8]]
-    assert [one.task.id for one in settled.claimed] == [new.id for new in batch[7:17]]
-    assert [one.task.id for one in rest.claimed] == [new.id for new in batch[17:]]
+    assert [one.task.id for one in second] == [new.id for new in batch[7:17]]
+    assert [one.task.id for one in third] == [new.id for new in batch[17:]]
     assert set(settled.receipts + rest.receipts) == {Receipt.APPLIED}
     assert (len(settled.receipts), len(rest.receipts)) == (8, 10)
+
+
+async def claim_the_rest(worker: ManualWorker, settled: Settled, limit: int) -> list[Claimed]:
+    """Claim as a worker does while the store says that there may be more."""
+    claimed = [*settled.claimed]
+    while settled.may_claim_more:
+        settled = await worker.store.settle([], worker.next_claim(limit - len(claimed), "q"))
+        claimed += settled.claimed
+    return claimed
+
+
+async def test_a_part_that_fails_fails_the_call_and_repeating_it_is_harmless(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "CLAIMED_AT_ONCE", 3)
+    await store.enqueue(some_tasks(8, queue="q"))
+    worker = await worker_on(store)
+    batch = list(map(complete, await worker.claim(8, "q")))
+    commit, calls = Database.commit, 0
+
+    async def one_fails(self: Database, script: str, *rest: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise StoreUnavailable("the connection was lost")
+        return await commit(self, script, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Database, "commit", one_fails)
+        with pytest.raises(StoreUnavailable):
+            await store.settle(batch)
+    again = await store.settle(batch)
+
+    assert sorted(again.receipts) == sorted([Receipt.REPEATED] * 5 + [Receipt.APPLIED] * 3)

@@ -28,44 +28,26 @@ async def settle(
 ) -> Settled:
     """Apply the verdicts whose leases hold, and claim; in parts, so that no script takes long.
 
-    Tasks that this handle has claimed need not be read: each part settles and claims in one round trip. All
-    are under way at once, so that the server works on one while the next is prepared, and writes what
-    arrives together to its log by one sync. If one fails, its error is raised once the others have ended.
+    Tasks that this handle has claimed need not be read, so each part is one round trip; the last one also
+    claims, but no more than fit a script. All are under way at once: the server works on one while the next
+    is prepared. If one fails, its error is raised once the others have ended.
     """
     if len(batch) <= CLAIMED_AT_ONCE:
-        done = await _settle_part(database, claimer, batch, claim)
-    else:
-        done = await _settle_parts(database, claimer, batch, claim)
-    if claim is None or not CLAIMED_AT_ONCE <= len(done.claimed) < claim.limit:
-        return done
-    rest = replace(claim, limit=claim.limit - len(done.claimed))
-    return replace(done, claimed=done.claimed + await _claim_if_possible(claimer, rest))
-
-
-async def _settle_parts(
-    database: Database, claimer: Claimer, batch: Sequence[Settlement], claim: Claim | None
-) -> Settled:
+        return await _settle_part(database, claimer, batch, claim)
     parts = [batch[at : at + CLAIMED_AT_ONCE] for at in range(0, len(batch), CLAIMED_AT_ONCE)]
-    claims: list[Claim | None] = [None] * len(parts)
-    if claim is not None and claimer.in_order(await database.begin(), claim) is not None:
-        rooms = [min(max(claim.limit - n * CLAIMED_AT_ONCE, 0), CLAIMED_AT_ONCE) for n in range(len(parts))]
-        claims = [replace(claim, limit=room) if room else None for room in rooms]
+    claims = [*[None] * (len(parts) - 1), claim]
     ended = await asyncio.gather(
         *(_settle_part(database, claimer, *part) for part in zip(parts, claims, strict=True)),
         return_exceptions=True,
     )
-    settled = [one for one in ended if isinstance(one, Settled)]
-    for failed in ended:
-        if isinstance(failed, BaseException):
-            raise failed
-    claimed = sorted(
-        (one for part in settled for one in part.claimed), key=lambda one: (one.task.rank, one.task.id)
-    )
-    if claim is not None and not any(claims):
-        claimed = [*await _claim_if_possible(claimer, claim)]
-    return Settled(
+    settled: list[Settled] = []
+    for part in ended:
+        if isinstance(part, BaseException):
+            raise part
+        settled.append(part)
+    return replace(
+        settled[-1],
         receipts=tuple(receipt for part in settled for receipt in part.receipts),
-        claimed=tuple(claimed),
         transitions=tuple(one for part in settled for one in part.transitions),
     )
 
@@ -82,10 +64,11 @@ async def _settle_part(
             done, _, _, *claimed = await database.commit("exchange", unit, *order)
             if done:
                 rows = claimer.claimed(claimed[0]) or ()
-                return Settled(receipts=settled.receipts, claimed=rows, transitions=settled.transitions)
+                may_more = claim is not None and CLAIMED_AT_ONCE == len(rows) < claim.limit
+                return replace(settled, claimed=rows, may_claim_more=may_more)
         elif unit.is_empty or (await database.commit("commit", unit))[0]:
             rows = () if claim is None else await _claim_if_possible(claimer, claim)
-            return Settled(receipts=settled.receipts, claimed=rows, transitions=settled.transitions)
+            return replace(settled, claimed=rows)
         kept = {}
         await database.pause(attempt)
     raise database.contended()

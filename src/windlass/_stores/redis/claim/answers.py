@@ -10,6 +10,7 @@ from ...._model.task import Task, TaskId
 from ...._policy.order.limits import Permit, PermitUsage, Subject
 from ...rules import claim_planner
 from ...rules.claim_planner import KEYS_AT_ONCE, LANES_AT_ONCE, MAX_SIZE, Head
+from ...rules.queue_rules import QueueRules
 from ..connection.client import Client
 from ..keys import NO_PLACE, Keys, lane_and_key, packed, place_of, unpacked
 from ..rows import Stored, moment, read_task
@@ -18,14 +19,25 @@ EXAMINED = 2_000
 """Ready tasks of a place that are looked at for those of a level, or behind expired ones."""
 
 _WINDOW = 200
+_MAX_SUBJECTS = 10_000
 
 
 class Answers:
     """The answers within one claim. A task that was offered once is not offered again."""
 
-    def __init__(self, client: Client, keys: Keys, now: datetime) -> None:
+    def __init__(
+        self,
+        client: Client,
+        keys: Keys,
+        rules: QueueRules,
+        subjects: dict[tuple[str, str], Subject],
+        now: datetime,
+    ) -> None:
+        """`subjects`: what is known, as of these rules, of the tasks of places: queue and place."""
         self._client = client
         self._keys = keys
+        self._rules = rules
+        self._subjects = subjects
         self._now = now
         self._offered: set[TaskId] = set()
         self.buckets: dict[str, bytes] = {}  # permit's key -> the bucket as it was read, b"" if there is none
@@ -103,26 +115,79 @@ class Answers:
         found: dict[str, list[Head]] = {place: [] for place in numbers}
         start = {place: 0 for place, number in numbers.items() if number > 0}
         while start:
-            spare = len(self._offered)
+            spare = min(len(self._offered), _WINDOW)
             ranges = [
-                ("ZRANGE", self._keys.ready(queue, place), at, at + numbers[place] - 1 + min(spare, _WINDOW))
+                (
+                    *("ZRANGE", self._keys.ready(queue, place), at, at + numbers[place] - 1 + spare),
+                    "WITHSCORES",
+                )
                 for place, at in start.items()
             ]
-            rows = [[unpacked(one) for one in ids] for ids in await self._client.call_all(ranges)]
-            fresh = {one for ids in rows for one in ids if one not in self._offered}
-            tasks = await self._load(sorted(fresh))
-            unfinished: dict[str, int] = {}
-            for (place, at), ids in zip(start.items(), rows, strict=True):
-                found[place] += [
-                    _head(place, tasks[one].task)
-                    for one in ids
-                    if one in tasks and self._may_start(tasks[one].task)
+            expiring, *rows = await self._client.call_all([("EXISTS", self._keys.expiring), *ranges])
+            tasks = {
+                place: [
+                    (unpacked(member), int(rank))
+                    for member, rank in zip(ranked[::2], ranked[1::2], strict=True)
                 ]
-                window = numbers[place] + min(spare, _WINDOW)
-                if len(found[place]) < numbers[place] and len(ids) == window and at < EXAMINED:
+                for place, ranked in zip(start, rows, strict=True)
+            }
+            heads = await self._fresh_heads(queue, tasks, is_expiring=bool(expiring))
+            unfinished: dict[str, int] = {}
+            for place, at in start.items():
+                found[place] += heads[place]
+                window = numbers[place] + spare
+                if len(found[place]) < numbers[place] and len(tasks[place]) == window and at < EXAMINED:
                     unfinished[place] = at + window
             start = unfinished
         return [head for place, heads in found.items() for head in heads[: numbers[place]]]
+
+    async def _fresh_heads(
+        self, queue: str, tasks: Mapping[str, Sequence[tuple[TaskId, int]]], *, is_expiring: bool
+    ) -> dict[str, list[Head]]:
+        """Return those of these tasks, ids and ranks by place, that were not offered and have not expired.
+
+        They are loaded only if that tells more than their places: if some may have expired, or if tasks of a
+        place may need different permits. Of a place with limits that is new here, the first task is loaded.
+        """
+        fresh = {
+            place: [(one, rank) for one, rank in found if one not in self._offered]
+            for place, found in tasks.items()
+        }
+        if is_expiring or queue in self._rules.relayouts:
+            loaded = await self._load(sorted({one for found in fresh.values() for one, _ in found}))
+            return {
+                place: [
+                    _head(place, loaded[one].task)
+                    for one, _ in found
+                    if one in loaded and self._may_start(loaded[one].task)
+                ]
+                for place, found in fresh.items()
+            }
+        subjects = await self._subjects_of(
+            queue, {place: found[0][0] for place, found in fresh.items() if found}
+        )
+        return {
+            place: [
+                Head(*lane_and_key(place), rank, one, subjects[place], place)
+                for one, rank in found
+                if place in subjects
+            ]
+            for place, found in fresh.items()
+        }
+
+    async def _subjects_of(self, queue: str, firsts: Mapping[str, TaskId]) -> dict[str, Subject]:
+        """Return what limits apply to, for each place: of its first task, or as known from an earlier one."""
+        if self._rules.is_unlimited(queue):
+            return dict.fromkeys(firsts, Subject(queue, "", "", b""))
+        unknown = {place: one for place, one in firsts.items() if (queue, place) not in self._subjects}
+        if len(self._subjects) + len(unknown) > _MAX_SUBJECTS:
+            self._subjects.clear()
+            unknown = dict(firsts)
+        loaded = await self._load(sorted(unknown.values()))
+        for place, one in unknown.items():
+            if one in loaded:
+                self._subjects[queue, place] = _subject(loaded[one].task)
+        return {place: self._subjects[queue, place] for place in firsts if (queue, place) in self._subjects}
 
     def _may_start(self, task: Task) -> bool:
         return task.state is State.READY and not task.is_expired(self._now)
@@ -177,6 +242,8 @@ def read_bucket(bucket: bytes | None) -> tuple[float | None, datetime | None]:
 
 
 def _head(place: str, task: Task) -> Head:
-    lane, key = lane_and_key(place)
-    subject = Subject(task.queue, task.type, task.tenant, task.payload)
-    return Head(lane, key, task.rank, task.id, subject, place)
+    return Head(*lane_and_key(place), task.rank, task.id, _subject(task), place)
+
+
+def _subject(task: Task) -> Subject:
+    return Subject(task.queue, task.type, task.tenant, task.payload)

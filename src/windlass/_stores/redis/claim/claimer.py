@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ...._model.lease import Claim, Claimed
 from ...._model.task import TaskId
+from ...._policy.order.limits import Subject
 from ...._policy.order.windows import open_queues
 from ....errors import StoreError
 from ...rules import refusals
@@ -44,6 +45,8 @@ class Claimer:
         self._database = database
         self._rotation = Rotation(random.random)
         self._kept: dict[TaskId, Stored] = {}
+        self._subjects_rules: QueueRules | None = None
+        self._subjects: dict[tuple[str, str], Subject] = {}  # what limits apply to, by queue and place
         self.wait: float | None = None  # seconds until another claim is worthwhile, as of the last one
 
     def take_kept(self, ids: Sequence[TaskId]) -> dict[TaskId, Stored]:
@@ -117,7 +120,9 @@ class Claimer:
             queues = [queue for queue in queues if rules.is_unlimited(queue)]
             self.wait = earliest(self.wait, _RECOUNT_SECONDS)
         planner = ClaimPlanner(_claim_rules(rules, queues), self._rotation, now)
-        answers = Answers(self._database.client, self._database.keys, now)
+        if rules is not self._subjects_rules:
+            self._subjects_rules, self._subjects = rules, {}
+        answers = Answers(self._database.client, self._database.keys, rules, self._subjects, now)
         plan = planner.pick(_at_once(claim), claim.level)
         picked: list[Picked] = []
         try:

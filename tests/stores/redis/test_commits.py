@@ -323,17 +323,17 @@ async def test_a_part_that_fails_fails_the_call_and_repeating_it_is_harmless(
     await store.enqueue(some_tasks(8, queue="q"))
     worker = await worker_on(store)
     batch = list(map(complete, await worker.claim(8, "q")))
-    commit, calls = Database.commit, 0
+    run, calls = Database.run, 0
 
     async def one_fails(self: Database, script: str, *rest: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise StoreUnavailable("the connection was lost")
-        return await commit(self, script, *rest)
+        return await run(self, script, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Database, "commit", one_fails)
+        patched.setattr(Database, "run", one_fails)
         with pytest.raises(StoreUnavailable):
             await store.settle(batch)
     again = await store.settle(batch)

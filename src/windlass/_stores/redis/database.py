@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from time import monotonic_ns
 from typing import Any, TypeVar
@@ -132,8 +132,18 @@ class Database:
         """Run a script that commits a unit of work; return its reply."""
         keys, arguments = unit.statement()
         head = [self.clock.argument] if script == "commit" else [self.clock.argument, self.keys.prefix]
+        return await self._timed(script, keys, [*head, *arguments, *more])
+
+    async def run(self, script: str, *arguments: Any, keys: Sequence[bytes] = ()) -> Any:
+        """Run a script that commits no unit of work; return its reply."""
+        return await self._timed(
+            script, [self.keys.meta, *keys], [self.clock.argument, self.keys.prefix, *arguments]
+        )
+
+    async def _timed(self, script: str, keys: Sequence[str | bytes], arguments: Sequence[Any]) -> Any:
+        """Run a script whose reply has the server's time in the second place."""
         sent_at = monotonic_ns()
-        reply = await self.client.run(script, keys, [*head, *arguments, *more])
+        reply = await self.client.run(script, keys, arguments)
         if self.clock.test_clock is None:
             self.clock.observe(reply[1], sent_at)
         return reply

@@ -5,7 +5,6 @@ or the rules of queues have changed; then the rules are played.
 """
 
 from collections.abc import Sequence
-from time import monotonic_ns
 
 from msgspec import Struct
 
@@ -61,18 +60,13 @@ class PlainEnqueue:
             kind, names, rows = found
             names.append(keys.task(new.id))
             rows.append(b"".join((kind.before, moment, kind.after, document)))
-        arguments: list[Argument] = [database.clock.argument, keys.prefix, known.version, due, len(kinds)]
+        arguments: list[Argument] = [known.version, due, len(kinds)]
         for (queue, _, _, _, place), (kind, names, _) in kinds.items():
             arguments += (kind.group, queue, place, rank_of(now, kind.boost), len(names))
         for _, _, rows in kinds.values():
             arguments += rows
-        written: list[str | bytes] = [keys.meta]
-        for _, names, _ in kinds.values():
-            written += names
-        sent_at = monotonic_ns()
-        done, time = await database.client.run("enqueue", written, arguments)
-        if database.clock.test_clock is None:
-            database.clock.observe(time, sent_at)
+        written = [name for _, names, _ in kinds.values() for name in names]
+        done, _ = await database.run("enqueue", *arguments, keys=written)
         return [Enqueued(id=new.id, created=True) for new in batch] if done else None
 
     def _kind(self, version: str, rules: QueueRules, new: NewTask, place: str) -> _Kind:

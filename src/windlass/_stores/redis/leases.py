@@ -1,22 +1,24 @@
 """Leases: settle, heartbeat, rescue and once."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from ..._model.lease import CancelRequest, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State
-from ..._model.verdict import Settled, Settlement, last_reports
+from ..._model.task import TaskId
+from ..._model.verdict import Receipt, Settled, Settlement, last_reports
 from ...errors import SessionLost, StoreError
 from ..rules import refusals
 from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims
 from ..rules.settlement import settle as settle_rule
 from .claim.claimer import CLAIMED_AT_ONCE, Claimer
+from .claim.completion import completions
 from .connection.link import Argument
 from .database import TRIES, Database
 from .keys import packed, unpacked
-from .rows import encode, microseconds, read_cancellation
+from .rows import Stored, encode, microseconds, read_cancellation
 from .rule_player import play
 from .unit_of_work import UnitOfWork
 
@@ -56,10 +58,12 @@ async def _settle_part(
     database: Database, claimer: Claimer, batch: Sequence[Settlement], claim: Claim | None
 ) -> Settled:
     kept = claimer.take_kept([settlement.lease.task_id for settlement in batch])
+    if (completed := await _complete(database, claimer, batch, kept, claim)) is not None:
+        return completed
     for attempt in range(TRIES):
         unit = await database.begin(kept)
         settled = await _settle_batch(unit, batch)
-        order = None if claim is None else claimer.in_order(unit, claim)
+        order = None if claim is None else claimer.in_order(unit.rules, unit.now, claim)
         if order is not None:
             done, _, _, *claimed = await database.commit("exchange", unit, *order)
             if done:
@@ -72,6 +76,31 @@ async def _settle_part(
         kept = {}
         await database.pause(attempt)
     raise database.contended()
+
+
+async def _complete(
+    database: Database,
+    claimer: Claimer,
+    batch: Sequence[Settlement],
+    kept: Mapping[TaskId, Stored],
+    claim: Claim | None,
+) -> Settled | None:
+    """Complete tasks without a unit of work, and claim; None if one of them takes more."""
+    rules = await database.rules()
+    now = database.clock.now or await database.now()
+    completed = completions(batch, kept, now)
+    order = None if claim is None else claimer.in_order(rules.rules, now, claim)
+    if completed is None or not (batch or order):
+        return None
+    reply = await database.run("complete", rules.version, *completed, *(order or ()))
+    if not reply[0]:
+        return None
+    claimed = claimer.claimed(reply[3]) or ()
+    may_claim_more = claim is not None and CLAIMED_AT_ONCE == len(claimed) < claim.limit
+    if claim is not None and order is None:
+        claimed = await _claim_if_possible(claimer, claim)
+    receipts = (Receipt.APPLIED,) * len(batch)
+    return Settled(receipts=receipts, claimed=claimed, may_claim_more=may_claim_more)
 
 
 async def _settle_batch(unit: UnitOfWork, batch: Sequence[Settlement]) -> Settled:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
+from msgspec import msgpack
 from msgspec.structs import replace
 
 from ..._model.attempt import MAX_RECORDED, Attempt
@@ -18,7 +19,7 @@ from ..rules.filters import matches
 from ..rules.sizes import bytes_of, steps_to_come
 from .database import Database
 from .keys import SEPARATOR, packed, unpacked
-from .rows import Stored, instant, moment, read_attempt, read_task
+from .rows import Stored, instant, moment, read_task
 
 WINDOW = 200
 """Tasks that are read at once: a few milliseconds for the server."""
@@ -31,6 +32,8 @@ MOST = 1_000_000
 
 MANY = 5_000
 """Expired tasks that one search finds, those that expired first; the keeper searches every second."""
+
+_read_attempt = msgpack.Decoder(Attempt).decode
 
 
 class Group:
@@ -204,7 +207,7 @@ class Reader:
     async def attempts(self, task_id: TaskId) -> list[Attempt]:
         """Return the recorded attempts of a task, oldest first."""
         lines = [
-            read_attempt(line)
+            _read_attempt(line)
             for line in await self._client.call("LRANGE", self._keys.attempts(task_id), 0, -1)
         ]
         for stored in await self.load([task_id]):

@@ -16,7 +16,6 @@ from struct import error as FormatError  # noqa: N812  it is an exception
 import msgspec
 from msgspec import Struct
 
-from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import DAMAGED, Error, NewTask, Progress, Task, TaskId
 from .keys import NO_PLACE, SEPARATOR, group_of, packed_trace, unpacked_trace
@@ -61,7 +60,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST = 250_000_000_000_000_000  # microseconds: the year 9892
 _progress = msgspec.msgpack.Decoder(Progress)
-_attempts = msgspec.msgpack.Decoder(Attempt)
 encode = msgspec.msgpack.Encoder().encode
 
 
@@ -309,11 +307,6 @@ def read_permits(row: bytes | None) -> list[str]:
     return permits.decode().split(PERMITS) if permits else []
 
 
-def read_attempt(data: bytes) -> Attempt:
-    """Read the record of an attempt."""
-    return _attempts.decode(data)
-
-
 # -- write -------------------------------------------------------------------------------------------
 
 
@@ -346,27 +339,12 @@ def version_of(stored: Stored | None) -> bytes:
 def row_of(stored: Stored) -> bytes:
     """Return the row of a task."""
     task = stored.task
-    due, run_at, created_at = stored.due, instant(task.run_at), instant(task.created_at)
+    due = stored.due
     group = group_of(task.queue, task.type, task.tenant).encode()
     if task.expires_at is not None:
         group = _expiry.pack(instant(task.expires_at)) + group
     lease = _lease_block(stored)
-    other = _Changing(
-        None if run_at == due else run_at,
-        None if created_at == due else created_at,
-        task.boost,
-        _instant(task.finished_at),
-        task.duration,
-        stored.outcome,
-        _instant(task.unhandled_since),
-        task.result,
-        task.error,
-        task.cancelled_by,
-        task.cancel_reason,
-        task.failure,
-        stored.place,
-    )
-    changing = b"" if other == _UNCHANGED else encode(other)
+    changing = changing_part(task, due, stored.outcome, stored.place)
     numbers = _format.pack(
         stored.version,
         task.fence,
@@ -382,6 +360,27 @@ def row_of(stored: Stored) -> bytes:
         len(changing),
     )
     return b"".join((numbers, group, lease, changing, stored.document))
+
+
+def changing_part(task: Task, due: int, outcome: str | None, place: str = NO_PLACE) -> bytes:
+    """Return what else may change of a task, as its row has it."""
+    run_at, created_at = instant(task.run_at), instant(task.created_at)
+    part = _Changing(
+        None if run_at == due else run_at,
+        None if created_at == due else created_at,
+        task.boost,
+        _instant(task.finished_at),
+        task.duration,
+        outcome,
+        _instant(task.unhandled_since),
+        task.result,
+        task.error,
+        task.cancelled_by,
+        task.cancel_reason,
+        task.failure,
+        place,
+    )
+    return b"" if part == _UNCHANGED else encode(part)
 
 
 def _lease_block(stored: Stored) -> bytes:

@@ -107,6 +107,7 @@ class ShardWork(OnShards):
             receipts=tuple(receipts),
             claimed=tuple(claimed),
             transitions=tuple(one for settled in answers.values() for one in settled.transitions),
+            may_claim_more=any(settled.may_claim_more for settled in answers.values()),
         )
 
     async def _split(

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -55,10 +56,9 @@ class Claimer:
 
     # -- in order ------------------------------------------------------------------------------------
 
-    def in_order(self, unit: UnitOfWork, claim: Claim) -> list[Argument] | None:
+    def in_order(self, rules: QueueRules, now: datetime, claim: Claim) -> list[Argument] | None:
         """Return the arguments of a claim in the order of ranks; None if lanes, limits or a level decide."""
-        rules = unit.rules
-        queues, wait = open_queues(claim.queues, rules.settings, unit.now)
+        queues, wait = open_queues(claim.queues, rules.settings, now)
         if claim.level is not None or not all(map(rules.is_fifo, queues)):
             return None
         if not rules.relayouts.isdisjoint(queues):
@@ -98,7 +98,7 @@ class Claimer:
     async def _claim_part(self, claim: Claim) -> tuple[Claimed, ...]:
         for attempt in range(TRIES):
             unit = await self._database.begin()
-            order = self.in_order(unit, claim)
+            order = self.in_order(unit.rules, unit.now, claim)
             if order is None:
                 reply = await self._by_plan(unit, claim)
             else:

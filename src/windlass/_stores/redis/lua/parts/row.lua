@@ -2,7 +2,7 @@
 -- that was never claimed is empty; else it is numbers, the session, the worker, the permits and the progress. See rows.py.
 local NUMBERS, SHORTEST = '@numbers', struct.size('@numbers')
 local LEASE, SHORTEST_LEASE = '@lease_numbers', struct.size('@lease_numbers')
-local RUNNING, CANCEL, OUTSIDE, EXPIRES = 'R', 1, 2, 8 -- a state, and flags
+local RUNNING, COMPLETED, CANCEL, OUTSIDE, EXPIRES = 'R', 'c', 1, 2, 8 -- states, and flags
 
 local function has(flags, flag)
     return flags % (2 * flag) >= flag
@@ -66,4 +66,16 @@ local function with_progress(row, progress)
     local new = struct.pack(LEASE, claimed, session, worker, permits, #progress) ..
         string.sub(row, names, names + session + worker + permits - 1) .. progress
     return with_lease(row, new, version + 1, fence, attempt, state, flags, due, group, lease, changing, at)
+end
+
+-- The session of a running task that does not expire, its row after it completed, its group and when it was due.
+local function completed(row, new)
+    local version, fence, attempt, _, flags, due, group, lease, changing, at = struct.unpack(NUMBERS, row)
+    local claimed, session, worker, _, progress, names = struct.unpack(LEASE, row, at + group)
+    local name, rest = string.sub(row, at, at + group - 1), string.sub(row, names + session, at + group + lease - 1)
+    return string.sub(row, names, names + session - 1),
+        struct.pack(NUMBERS, version + 1, fence, attempt, COMPLETED, flags, due, group, lease - session, #new) .. name ..
+            struct.pack(LEASE, claimed, 0, worker, 0, progress) .. rest .. new ..
+            string.sub(row, at + group + lease + changing),
+        name, due
 end

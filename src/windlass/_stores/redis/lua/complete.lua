@@ -1,0 +1,56 @@
+-- Complete running tasks that hold no permits and that nothing else is known by, then claim. ARGV: now, prefix, version of
+-- the rules, when they ended, the number of tasks, each: id, version, what else may change; then what `claim` takes,
+-- or nothing. Returns 1, the time, 0 and the claimed rows (-1 if the session is not alive); 0 if something has changed.
+@steady
+@clock
+@bulk
+@row
+@lease
+@claim
+local now, prefix, ended_at, tasks = clock(ARGV[1]), ARGV[2], ARGV[4], tonumber(ARGV[5])
+local ids = {}
+for task = 1, tasks do
+    ids[task] = ARGV[3 + 3 * task]
+end
+local rows = rows_of(prefix, ids)
+if redis.call('HGET', KEYS[1], 'rules') ~= ARGV[3] then
+    return {0, whole(now), 0}
+end
+for task = 1, tasks do
+    local row = rows[task]
+    if not row or string.sub(row, 1, @version) ~= ARGV[4 + 3 * task] or state_of(row) ~= RUNNING then
+        return {0, whole(now), 0}
+    end
+end
+local leaving, entering, freed = batch('ZREM'), batch('ZADD'), batch('HDEL')
+local written, groups = {}, {}
+for task = 1, tasks do
+    local id, row, changing = ids[task], rows[task], ARGV[5 + 3 * task]
+    local session, new, name, due = completed(row, changing)
+    written[2 * task - 1] = prefix .. 't:' .. id
+    written[2 * task] = new
+    local sets = groups[name]
+    if not sets then
+        local kind = string.match(name, '^(.*)\31[^\31]*$') -- without the tenant
+        sets = {leaving.members(prefix .. 'g:running\31' .. name), entering.members(prefix .. 'g:completed\31' .. name),
+            entering.members(prefix .. 'e:completed\31' .. kind)}
+        groups[name] = sets
+        redis.call('SADD', prefix .. 'groups', 'completed\31' .. name)
+    end
+    local left, entered, ended, held = sets[1], sets[2], sets[3], freed.members(prefix .. 'h:' .. session)
+    left[#left + 1] = id
+    entered[#entered + 1] = due
+    entered[#entered + 1] = id
+    ended[#ended + 1] = ended_at
+    ended[#ended + 1] = id
+    held[#held + 1] = id
+end
+set_all(written)
+leaving.flush()
+entering.flush()
+freed.flush()
+local at = 6 + 3 * tasks
+if at > #ARGV then
+    return {1, whole(now), 0, {}}
+end
+return {1, whole(now), 0, claim(at, prefix, now) or -1}

@@ -163,8 +163,7 @@ def _read(task_id: TaskId, row: bytes, document: bytes) -> Stored:
     other = _changing.decode(row[at : at + of_changing]) if of_changing else _UNCHANGED
     at += of_changing
     rest = _documents.decode(document if flags & _DOCUMENT_OUTSIDE else row[at:])
-    due = int.from_bytes(due)
-    state, due_at = _STATES[letter], moment(due)
+    state, due_at = _STATES[letter], moment(due := int.from_bytes(due))
     task = Task(
         id=task_id,
         type=type_name,

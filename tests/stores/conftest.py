@@ -39,21 +39,18 @@ Factory = Callable[[Path, Clock], Store]
 """Makes an unopened store in an empty folder."""
 
 
-def on_shards(folder: Path, clock: Clock) -> Store:
+def on_shards(first: Store, clock: Clock) -> Store:
     """A store of two shards, one of which takes no new tasks; half of the queues are looked for on both."""
-    stores: dict[str, Store] = {
-        "a": SQLiteStore(folder / "a.db", clock=clock),
-        "b": MemoryStore(clock=clock),
-    }
-    return PreparedShards(stores, ONE_OPEN)
+    return PreparedShards({"a": first, "b": MemoryStore(clock=clock)}, ONE_OPEN)
 
 
 STORES: dict[str, Factory] = {
     "memory": lambda _, clock: MemoryStore(clock=clock),
     "without faults": lambda _, clock: FaultyStore(MemoryStore(clock=clock), scripted()),
     "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
-    "shards": on_shards,
+    "shards": lambda folder, clock: on_shards(SQLiteStore(folder / "a.db", clock=clock), clock),
 }
+SHARDED = {"shards of postgres": "postgres", "shards of valkey": "valkey"}
 ENCRYPTED = {"encrypted memory": "memory", "encrypted sqlite": "sqlite", "encrypted postgres": "postgres"}
 KEYRING = Keyring([("k1", b"1" * 32)])
 SERVERS = {"postgres 15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
@@ -65,6 +62,7 @@ SERVED = {
     "http to postgres": "postgres",
     "http to valkey": "valkey",
     "http to jetstream": "jetstream",
+    "http to shards": "shards",
 }
 
 
@@ -78,6 +76,7 @@ REST = (
     *("redis 7", "valkey cluster", "http to valkey"),
     *("encrypted sqlite", "encrypted postgres"),
     *("jetstream cluster", "http to jetstream"),
+    *(*SHARDED, "http to shards"),
 )
 
 # These keep every promise in one form out of four, each in another; the quick stores keep it in all forms.
@@ -108,13 +107,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(params=sample(DEFAULT, REST))
 def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
     name = request.param
-    with _making(SERVED.get(name) or ENCRYPTED.get(name, name), request) as make:
+    inner = SERVED.get(name) or ENCRYPTED.get(name) or SHARDED.get(name, name)
+    with _making(inner, request) as make:
         if name in SERVED:
             api: ApiServer = request.getfixturevalue("api")
             with api.serving() as serve:
                 yield lambda folder, clock: HttpStore(serve(make(folder, clock)))
         elif name in ENCRYPTED:
             yield lambda folder, clock: EncryptedStore(make(folder, clock), KEYRING)
+        elif name in SHARDED:
+            yield lambda folder, clock: on_shards(make(folder, clock), clock)
         else:
             yield make
 

@@ -31,6 +31,9 @@ EXAMPLES = {  # by default, in a full run
     "http to jetstream": (2, 5),
     "encrypted memory": (2, 10),
     "shards": (3, 50),
+    "shards of postgres": (2, 10),
+    "shards of valkey": (2, 10),
+    "http to shards": (2, 5),
     "encrypted sqlite": (2, 10),
     "encrypted postgres": (2, 10),
 }

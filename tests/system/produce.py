@@ -22,6 +22,7 @@ from windlass._stores.sqlite.connection import threads as lines
 
 MAX_TRIES = 200
 PATIENCE = 0.1
+TENANTS: list[str] = []  # of single tasks; none: they have none
 
 
 @dataclass
@@ -63,6 +64,8 @@ def _single(name: str, random: Random) -> Wish:
         options["delay"] = round(random.uniform(0.1, 3.0), 3)
     if repeats := random.random() < 0.4:
         options["idempotency_key"] = name
+    if TENANTS:
+        options["tenant"] = random.choice(TENANTS)
     using = getattr(program, kind).using(**options)
     want = Wanted(kind=kind, delay=options["delay"] if delayed else 0.0)
     return Wish(name, {name: want}, lambda: {name: using.enqueue(**payload).id}, repeats)
@@ -159,5 +162,6 @@ if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     if given.pop("may_fill", False):
         watch_for_full(FOLDER)
+    TENANTS = given.pop("tenants", TENANTS)
     lines.DEADLINE_SECONDS = given.pop("deadline", lines.DEADLINE_SECONDS)
     Producer(given).run()

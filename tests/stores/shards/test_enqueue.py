@@ -10,6 +10,7 @@ from windlass._model.record import QueueRoute
 from windlass._stores.shards.routes import routed
 from windlass.errors import DuplicateTask, IdempotencyConflict, NotFound, NotSupported, StoreUnavailable
 from windlass.testing.conformance.steps import a_task, all_tasks, enqueue_one
+from windlass.testing.faults import Fault, FaultyStore, scripted
 
 OTHER = b'[{"id":"00000000-0000-7000-8000-000000000009","type":"x","payload":{},"queue":"%s"}]'
 
@@ -141,3 +142,16 @@ async def test_a_process_with_an_older_map_takes_over_the_newer_one(store, shard
     await other.shards.refresh()
 
     assert await shard_of(shards, await enqueue_one(other, queue="on-a")) == "b"
+
+
+async def test_an_enqueue_that_failed_can_be_repeated_at_once(shards: Shards) -> None:
+    plan = scripted(enqueue=[Fault.BEFORE])
+    stores = {**shards.faulty(), "b": FaultyStore(shards.stores["b"], plan)}
+    store = PreparedShards(stores, MAP)
+    await store.open()
+    task = a_task(queue="on-b")
+
+    with pytest.raises(StoreUnavailable, match="shard b"):
+        await store.enqueue([task])
+
+    assert [one.created for one in await store.enqueue([task])] == [True]

@@ -96,3 +96,12 @@ async def test_a_shard_that_missed_a_change_gets_it_from_the_keeper(store, shard
         return found == [(PAUSED,)] * 3
 
     assert await eventually(all_have_it)
+
+
+async def test_settings_are_read_elsewhere_while_the_home_shard_is_down(store, shards: Shards) -> None:
+    await store.put(PAUSED)
+    shards.down = {"a"}
+
+    assert await all_records(store, QueueSettings) == (PAUSED,)
+    with pytest.raises(StoreUnavailable, match="shard a"):
+        await all_records(store, Quota)

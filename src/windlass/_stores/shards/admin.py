@@ -5,7 +5,7 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from ..._model.filter import By, Dimension, Filter
+from ..._model.filter import By, Dimension, Filter, Page
 from ..._model.limit import Limit
 from ..._model.record import QueueRoute, Routes, ShardMap, ShardStatus
 from ..._model.state import ENDED, State
@@ -84,7 +84,9 @@ class ShardAdmin:
             raise Refused(f"the last change takes effect in {wait:.0f} s; try again then")
         changed = change(await self._without_needless_routes(before))
         names = tuple(dict.fromkeys((*before.shards, *changed.shards)))
-        await self._shards.every(names, lambda shard: shard.call(shard.store.now))
+        await self._shards.every(
+            names, lambda shard: shard.call(shard.store.records, ShardMap, Page(limit=1))
+        )
         home = self._shards[before.home]
         for limit in await home.call(all_records, home.store, Limit):
             check_limit(limit, changed.routes)

@@ -90,9 +90,11 @@ class ShardTasks(OnShards):
             left = limit - len(applied.ids)
             if left <= 0:
                 break
-            shard = self._shards[name]
             spread = _spread(its_action, len(applied.ids))
             try:
+                shard = self._shards[name]
+                if isinstance(action, Expire):
+                    shard.health.check()
                 applied += await shard.call(shard.store.apply, spread, its_filter, left)
                 answered = True
             except StoreUnavailable as error:

@@ -7,6 +7,7 @@ others. The leading keeper copies them to shards that missed a change.
 
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, UnsetType
@@ -82,13 +83,24 @@ class ShardRecords(OnShards):
             )
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
-        """Read from the home shard; merge what each shard writes itself."""
+        """Read from the home shard; merge what each shard writes itself.
+
+        Settings are read from another shard if the home shard does not answer.
+        """
         await self._shards.ready()
-        names = self._shards.names if kind in _MERGED else self._shards.names[:1]
-        answers = await self._shards.every(names, lambda shard: shard.call(shard.store.records, kind, page))
-        if len(answers) == 1:
-            return next(iter(answers.values()))
-        return merge_slices([*answers.values()], page, record_name)
+        if kind in _MERGED:
+            answers = await self._shards.every(
+                self._shards.names, lambda shard: shard.call(shard.store.records, kind, page)
+            )
+            return merge_slices([*answers.values()], page, record_name)
+        home, *others = (self._shards[name] for name in self._shards.names)
+        try:
+            return await home.call(home.store.records, kind, page)
+        except StoreUnavailable:
+            for shard in others if kind in SETTINGS else ():
+                with suppress(StoreUnavailable):
+                    return await shard.call(shard.store.records, kind, page)
+            raise
 
     # -- copies --------------------------------------------------------------------------------------
 

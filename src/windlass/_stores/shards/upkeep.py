@@ -55,7 +55,9 @@ class ShardUpkeep(ShardRecords, OnShards):
         left = limit
         for name in self._shards.names:
             try:
-                answer = await call(self._shards[name], left)
+                shard = self._shards[name]
+                shard.health.check()
+                answer = await call(shard, left)
             except (StoreUnavailable, SessionLost) as error:
                 problem = problem or error
                 continue

@@ -175,6 +175,7 @@ class ShardWork(OnShards):
             lost=tuple(filter(is_lost, beat.held)),
             cancel=tuple(one for reply in replies.values() for one in reply.cancel),
             transitions=tuple(one for reply in replies.values() for one in reply.transitions),
+            workers=max(reply.workers for reply in replies.values()),
         )
 
     # -- wakes ---------------------------------------------------------------------------------------
@@ -210,6 +211,7 @@ class ShardWork(OnShards):
         while True:
             try:
                 shard = self._shards[name]
+                shard.health.check()
                 await shard.open()
                 async for wake in shard.store.wakes(queues):
                     hints.put_nowait(wake)

@@ -65,7 +65,11 @@ class Shard:
     async def call_within(
         self, verb: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call a verb that must not hold up other shards: after some seconds without an answer it fails."""
+        """Call a verb that must not hold up other shards.
+
+        It fails after some seconds without an answer, and at once while the shard is not to be asked.
+        """
+        self.health.check()
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
                 return await self.call(verb, *args, **kwargs)
@@ -75,7 +79,6 @@ class Shard:
 
     async def open(self) -> None:
         """Open its store, unless it is open. Raises StoreUnavailable."""
-        self.health.check()
         if not self._is_open:
             try:
                 await self.store.open()

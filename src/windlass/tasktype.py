@@ -154,7 +154,8 @@ class TaskType(Prepared[P, R], Generic[P, C, R]):
         and at least for `idempotency_for`. `unique`, `unique_for`: as in `app.task`. `after`: handles or ids
         of tasks to wait for; `RESULT` is then the list of their results.
         `secret`: payload fields that are never shown, besides those of the type.
-        `next`: the step or steps that follow. `trace`: a W3C traceparent to continue.
+        `next`: the step or steps that follow. `on_failure`: those that follow if the task dies, in which
+        `RESULT` is the failure. `trace`: a W3C traceparent to continue.
         `within`: an open connection of your own (sqlite3, psycopg, asyncpg, SQLAlchemy, Django); the task is
         inserted in its transaction, so that both commit or neither does. Raises InvalidOption.
         """

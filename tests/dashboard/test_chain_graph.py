@@ -58,6 +58,26 @@ async def test_the_last_task_of_a_group_follows_the_ends_of_its_chains() -> None
     await app.close()
 
 
+async def test_a_step_on_failure_is_drawn_once_it_is_a_task() -> None:
+    app = App(MemoryStore())
+
+    @app.task(name="charge", max_attempts=1)
+    async def charge(amount: int) -> None:
+        assert amount < 10
+
+    @app.task(name="refund")
+    async def refund() -> None: ...
+
+    fine = await charge.using(on_failure=refund.step()).aenqueue(amount=1)
+    dead = await charge.using(on_failure=refund.step()).aenqueue(amount=10)
+    assert types(await graph_of(app, dead.id)) == [["charge ready"]]
+    await app.worker(WorkerSettings(drain=True)).run()
+
+    assert types(await graph_of(app, fine.id)) == [["charge completed"]]
+    assert types(await graph_of(app, dead.id)) == [["charge dead"], ["refund completed"]]
+    await app.close()
+
+
 def test_a_large_group_is_cut_and_says_so() -> None:
     ids = [f"0199c3a2-7d10-7abc-8def-{number:012x}" for number in range(MAX_NODES + 50)]
     tasks = [task_document(running(id=id, root=ids[0])) for id in ids]

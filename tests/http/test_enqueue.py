@@ -438,6 +438,26 @@ class TestBatch:
         (claimed,) = await on_each.claim(session, 2)
         assert (claimed["type"], claimed["payload"]) == ("sum", {"parts": ["a", "b"]})
 
+    async def test_a_step_on_failure_follows_a_death(self, on_each: Api) -> None:
+        step = {"type": "refund", "on_failure": True, "payload": {"order": 7}, "result_into": "failure"}
+        made = await on_each.good("POST", "/tasks", {"type": "a", "max_attempts": 1, "next": [step]})
+        assert made["following"] == []
+        (planned,) = (await on_each.good("GET", f"/tasks/{made['id']}"))["next"]
+        assert planned["on_failure"] is True
+        session = await on_each.session()
+        (claimed,) = await on_each.claim(session, 1)
+        error = {"type": "ValueError", "message": "no"}
+        assert await on_each.settle(lease(claimed) | {"outcome": "failed", "error": error}) == ["applied"]
+        (refund,) = await on_each.claim(session, 2)
+        failure = {"id": made["id"], "type": "a", "error": error}
+        assert (refund["id"], refund["payload"]) == (planned["id"], {"order": 7, "failure": failure})
+
+    async def test_the_last_task_of_a_group_follows_no_failure(self, api_of: Api) -> None:
+        body = {"tasks": [{"type": "a"}], "then": {"type": "b", "on_failure": True}}
+        response = await api_of("POST", "/tasks/batch", body)
+        assert response.status_code == 422
+        assert "on_failure is for steps in next" in response.text
+
     async def test_ten_thousand_and_not_one_more(self, on_each: Api, kept: Store) -> None:
         tasks = [{"type": "t"}] * MAX_BATCH
         made = (await on_each.good("POST", "/tasks/batch", {"tasks": tasks}))["tasks"]

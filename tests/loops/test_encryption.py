@@ -123,7 +123,7 @@ async def test_what_a_store_gets_has_no_secret_on_any_path(store: Store) -> None
     last = replace(app.builder.step("report", b"{}", {}, report.defaults), result_into="paid")
     await app.client.enqueue(chain(step, last), idempotency_key="a")
     await app.client.enqueue_group([step, step], last)
-    await app.client.send("decline", card)
+    await app.client.send("decline", card, on_failure=step)
     await app.operator.schedules.add("nightly", "pay", "0 3 * * *", card)
     app.schedule("hourly", step, "1h")
     await app.publish()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loops.workers import drained, tasks, working
-from windlass import RESULT, App, By, Handle, chain
+from windlass import RESULT, App, Backoff, By, Handle, chain
 from windlass._ids import new_id
 from windlass._model.state import State
 from windlass._policy.input.chain import MAX_LEVELS
@@ -272,3 +272,72 @@ async def test_a_duplicate_step_in_a_chain_of_a_group_cancels_the_last(
     ended = await last.task()
     assert (ended.state, ended.error and head.following[0] in ended.error.message) == (State.CANCELLED, True)
     assert await standing.state() is State.SCHEDULED
+
+
+class TestOnFailure:
+    """What follows a task that dies."""
+
+    @pytest.fixture
+    def fail(self, app: App) -> TaskType[[int], int, int]:
+        @app.task(name="fail", max_attempts=2, backoff=Backoff(base=0, jitter=0))
+        def fail(n: int) -> int:
+            raise ValueError(f"no {n}")
+
+        return fail
+
+    @pytest.fixture
+    def seen(self, app: App) -> list[Any]:
+        return []
+
+    @pytest.fixture
+    def refund(self, app: App, seen: list[Any]) -> TaskType[[int, Any], None, None]:
+        @app.task(name="refund")
+        def refund(order: int, failure: Any) -> None:
+            seen.append((order, failure))
+
+        return refund
+
+    async def test_it_is_told_what_the_task_died_of(
+        self, app: App, add: Adds, fail: Any, refund: Any, seen: list[Any]
+    ) -> None:
+        step = refund.step(order=7, failure=RESULT)
+        dead = await fail.using(on_failure=step, next=add.step(n=RESULT)).aenqueue(n=1)
+        fine = await add.using(on_failure=step).aenqueue(1)
+        await drained(app)
+
+        error = {"type": "ValueError", "message": "no 1"}
+        assert seen == [(7, {"id": dead.id, "type": "fail", "error": error})]
+        assert (await dead.state(), await fine.state()) == (State.DEAD, State.COMPLETED)
+        assert fine.following == ()
+        assert len(await tasks(app)) == 3
+
+    async def test_it_follows_whichever_step_of_a_chain_dies(
+        self, app: App, add: Adds, fail: Any, refund: Any, seen: list[Any]
+    ) -> None:
+        steps = add.step(n=1), fail.step(n=2), add.step(n=RESULT)
+        first = await app.client.enqueue(chain(*steps, on_failure=refund.step(order=7, failure=RESULT)))
+        await drained(app)
+
+        assert [(order, failure["id"]) for order, failure in seen] == [(7, first.following[0])]
+        assert {task.root for task in await tasks(app)} == {first.id}
+
+    async def test_a_group_does_not_wait_for_it(
+        self, app: App, add: Adds, fail: Any, total: Sums, refund: Any, seen: list[Any]
+    ) -> None:
+        step = refund.step(order=7, failure=RESULT)
+        members = [fail.using(on_failure=step).step(n=1), add.using(on_failure=step).step(n=1)]
+        *_, last = await app.client.enqueue_group(members, total.step(numbers=RESULT))
+        await drained(app)
+        assert await last.state() is State.WAITING
+        assert len(seen) == 1
+
+    async def test_it_follows_only_the_first_death(
+        self, app: App, fail: Any, refund: Any, seen: list[Any]
+    ) -> None:
+        dead = await fail.using(on_failure=refund.step(order=7, failure=RESULT)).aenqueue(n=1)
+        await drained(app)
+        await app.operator.replay_one(dead.id, by=By(who="ada"))
+        await drained(app)
+
+        assert await dead.state() is State.DEAD
+        assert len(seen) == 1

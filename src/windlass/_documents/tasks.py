@@ -40,12 +40,13 @@ class ProgressDocument(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class StepDocument(Struct, kw_only=True):
-    """A task that is enqueued when its predecessor completes, with the steps that follow it.
+    """A task that is enqueued when its predecessor completes or, with `on_failure`, if it dies.
 
-    `before`: the last task of its group, which waits for it, too.
+    `before`: the last task of its group, which waits for it, too. `next`: the steps that follow it.
     """
 
     id: Id
+    on_failure: bool = False
     type: str
     queue: str
     payload: Any

@@ -27,7 +27,7 @@ from .._model.schedule import Schedule
 from .._model.state import State
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.transition import Applied
-from .._model.verdict import Complete, Settled, Settlement
+from .._model.verdict import Bury, Complete, Settled, Settlement
 from .._policy.input.encrypted import MARKER, key_ids
 from .._policy.schedule import schedule_fingerprint
 from .._store.forward import ForwardingStore
@@ -178,16 +178,18 @@ class EncryptedStore(ForwardingStore):
 
     def _encrypted_settlement(self, settlement: Settlement) -> Settlement:
         verdict = settlement.verdict
-        if type(verdict) is not Complete:
+        if not isinstance(verdict, Complete | Bury):
             return settlement
         known = self._running.get(settlement.lease.task_id)
-        result = verdict.result
+        result = verdict.result if isinstance(verdict, Complete) else None
         values: tuple[str, ...] = ()
         if known is not None and (result is not None or verdict.successors):
             values = known.values()
         if result is not None and known is not None:
             result = self._documents.encrypt_result(result, known.place, known.names, values)
         successors = tuple([self._encrypted(new, values) for new in verdict.successors])
+        if isinstance(verdict, Bury):
+            return replace(settlement, verdict=replace(verdict, successors=successors))
         if result == verdict.result and successors == verdict.successors:
             return settlement
         return replace(settlement, verdict=Complete(result=result, successors=successors))
@@ -307,7 +309,9 @@ class EncryptedStore(ForwardingStore):
 def _may_tell(settlement: Settlement) -> bool:
     """Whether a settlement has what may repeat secrets of its task."""
     verdict = settlement.verdict
-    return type(verdict) is Complete and (verdict.result is not None or bool(verdict.successors))
+    if isinstance(verdict, Complete) and verdict.result is not None:
+        return True
+    return isinstance(verdict, Complete | Bury) and bool(verdict.successors)
 
 
 def encrypted_store(store: Store) -> EncryptedStore | None:

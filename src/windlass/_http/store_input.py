@@ -20,7 +20,7 @@ from .._model.queue import Retention
 from .._model.record import KINDS, Worker
 from .._model.schedule import Schedule
 from .._model.task import MAX_DELAY, Error, NewTask, Progress
-from .._model.verdict import Complete, Settlement
+from .._model.verdict import Bury, Complete, Settlement
 from .._policy.foreign_record import check_record
 from .._policy.input.foreign_task import MAX_STORED_BYTES, check_new_task, check_steps
 from .._policy.input.options import checked_text, parse_duration
@@ -150,6 +150,10 @@ def _settlement(settlement: Settlement) -> None:
 def _complete(verdict: Complete) -> None:
     if verdict.result is not None:
         parse(verdict.result, "result", max_bytes=MAX_STORED_BYTES)
+    _successors(verdict)
+
+
+def _successors(verdict: Complete | Bury) -> None:
     if len(verdict.successors) > MAX_AT_ONCE:
         raise InvalidOption(f"a task has at most {MAX_AT_ONCE:,} successors")
 
@@ -201,6 +205,7 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     Progress: _progress,
     Settlement: _settlement,
     Complete: _complete,
+    Bury: _successors,
     Claim: _claim,
     Heartbeat: _heartbeat,
     Worker: _worker,

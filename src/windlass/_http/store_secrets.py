@@ -11,7 +11,7 @@ from .._model.filter import By, Filter, Page, Reveal, Slice
 from .._model.key import Scope
 from .._model.schedule import Schedule
 from .._model.task import NewTask, TaskId
-from .._model.verdict import Complete
+from .._model.verdict import Bury, Complete
 from .._policy.task_secrets import (
     masked_alert,
     masked_schedule,
@@ -39,12 +39,12 @@ async def with_declared_secrets(service: Service, message: Any) -> Any:
         case messages.EnqueueRequest(batch=batch):
             return replace(message, batch=await _with_type_secrets(service, batch))
         case messages.SettleRequest(batch=batch):
-            verdicts = [one.verdict for one in batch if isinstance(one.verdict, Complete)]
+            verdicts = [one.verdict for one in batch if isinstance(one.verdict, Complete | Bury)]
             if not any(verdict.successors for verdict in verdicts):
                 return message
             settled = [
                 replace(one, verdict=replace(one.verdict, successors=await _with_type_secrets(service, new)))
-                if isinstance(one.verdict, Complete) and (new := one.verdict.successors)
+                if isinstance(one.verdict, Complete | Bury) and (new := one.verdict.successors)
                 else one
                 for one in batch
             ]

@@ -58,12 +58,13 @@ _TASK_OPTIONS = (*_STEP_OPTIONS, "run_at", "expires_at", "idempotency_key", "ide
 
 
 class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A task that is enqueued when its predecessor completes.
+    """A task that is enqueued when its predecessor completes or, with `on_failure`, if it dies.
 
-    `result_into` names the parameter that receives the predecessor's result.
+    `result_into` names the parameter that receives the predecessor's result, or what it died of.
     """
 
     type: Name
+    on_failure: bool = False
     payload: Payload | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
     tenant: Name | UnsetType = UNSET
@@ -154,12 +155,16 @@ class InputBuilder:
     def group(self, members: Sequence[NewTask], then: StepInput) -> tuple[NewTask, ...]:
         """Build a group: the members, and last the task that waits for all of them."""
         check_number(then.next)
+        if then.on_failure:
+            raise InvalidOption(
+                "on_failure is for steps in next; the last task of a group follows completions"
+            )
         return group(members, self._later(then), self._builder.first)
 
     def _later(self, body: StepInput) -> Step:
         options = self._options(body, _STEP_OPTIONS)
         step = self._step(body, options, body.result_into)
-        return later_step(step, options, body.result_into)
+        return replace(later_step(step, options, body.result_into), on_failure=body.on_failure)
 
     def _step(self, body: TaskInput | StepInput, options: Options, result_into: str | None = None) -> Step:
         text = b"{}" if body.payload is UNSET else bytes(body.payload)

@@ -32,6 +32,7 @@ class Options(TypedDict, total=False):
     secret: Sequence[str]  # payload fields that are never shown, besides those of the type
     after: Sequence[Any]  # handles or ids of tasks to wait for
     next: Any  # a Step or several; typed Any because steps are built by policy
+    on_failure: Any  # the same, enqueued if the task dies
     trace: str
 
 

@@ -37,9 +37,10 @@ class Postpone(Struct, frozen=True, gc=False, kw_only=True, tag="postpone"):
 
 
 class Bury(Struct, frozen=True, gc=False, kw_only=True, tag="bury"):
-    """End as a dead letter: out of attempts, or a retry cannot help."""
+    """End as a dead letter, out of attempts or beyond retry, and enqueue the successors in the same step."""
 
     error: Error
+    successors: tuple[NewTask, ...] = ()
 
 
 class Cancel(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):

@@ -320,7 +320,7 @@ class ObservedStore(ForwardingStore):
         *,
         joined: bool,
     ) -> None:
-        if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete):
+        if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete | Bury):
             for new in settlement.verdict.successors:
                 _emit(enqueued_event(new, joined=joined), receivers[EventName.ENQUEUED])
         verdict = settlement.verdict

@@ -20,7 +20,7 @@ from .._model.task import DAMAGED, MAX_DELAY, Error, Task
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Verdict
 from ..errors import InvalidOption
 from .backoff import Delay
-from .input.chain import successors
+from .input.chain import successors, successors_on_failure
 from .input.encrypted import HINT, MARKER, key_ids
 
 UNHANDLED_FOR = timedelta(hours=24)
@@ -38,7 +38,7 @@ def decide(
         return _completed(task, outcome.result, secrets)
     match outcome:
         case Failed(error=error, fatal=True):
-            return Bury(error=error)
+            return _buried(task, error)
         case Failed(error=error, retry_after=after):
             return _retry(task, error, after, backoff, draw)
         case TimedOut() | Crashed():
@@ -99,6 +99,16 @@ def _completed(task: Task, result: bytes | None, secrets: tuple[str, ...]) -> Ve
         return Bury(error=Error(type=DAMAGED, message=message))
 
 
+def _buried(task: Task, error: Error) -> Bury:
+    """Bury a task and enqueue what follows its failure, if that can be read."""
+    if task.next is None:
+        return Bury(error=error)
+    try:
+        return Bury(error=error, successors=successors_on_failure(task, error))
+    except (InvalidOption, ValueError):
+        return Bury(error=error)
+
+
 def unhandled_for(task: Task) -> timedelta:
     """Return for how long workers without a handler have claimed a task, up to its present claim.
 
@@ -117,7 +127,7 @@ def _retry(task: Task, error: Error, after: timedelta | None, backoff: Delay, dr
     if task.cancel_requested:
         return Cancel(error=error)
     if task.attempt >= task.max_attempts:
-        return Bury(error=error)
+        return _buried(task, error)
     delay = backoff(task.attempt, draw) if after is None else after
     return Postpone(delay=_bounded(delay), reason=Reason.RETRY, error=error)
 
@@ -133,9 +143,5 @@ def _unhandled(task: Task, age: timedelta) -> Verdict:
         since = (task.claimed_at or task.created_at) - age
         error = Error(type=_UNKNOWN, message=f"no worker has had a handler since {since:%Y-%m-%dT%H:%M:%SZ}")
         return Postpone(delay=UNHANDLED_DELAY, reason=Reason.SNOOZE, error=error, unhandled_since=since)
-    return Bury(
-        error=Error(
-            type=_UNKNOWN,
-            message=f"no worker had a handler for {task.type!r} in {UNHANDLED_FOR}; deploy one, then replay",
-        )
-    )
+    message = f"no worker had a handler for {task.type!r} in {UNHANDLED_FOR}; deploy one, then replay"
+    return _buried(task, Error(type=_UNKNOWN, message=message))

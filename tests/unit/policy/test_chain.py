@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from tests.unit.samples import running
+from windlass._model.task import Error
 from windlass._policy.input.chain import (
     MAX_LEVELS,
     MAX_STEPS,
@@ -23,8 +24,10 @@ from windlass._policy.input.chain import (
     decode_steps,
     encode_new_steps,
     encode_steps,
+    number_of_steps,
     results_list,
     successors,
+    successors_on_failure,
     with_fresh_ids,
     with_result,
 )
@@ -250,3 +253,40 @@ def test_a_task_that_waits_for_a_chain_waits_for_its_ends() -> None:
 
     assert awaited_ends(task, "then") == ("c", "d")
     assert awaited_ends(task, "another") == (task.id,)
+
+
+def test_steps_on_failure_follow_a_death_and_no_completion() -> None:
+    refund = Step(id="r", type="refund", payload=Raw(b'{"order":7}'), result_into="why")
+    both = chain(*[Step(id=f"s{n}", type="t", payload=Raw(b"{}")) for n in range(2)], on_failure=refund)
+    task = running(id="s0", type="t", next=encode_steps(both.next))
+
+    (second,) = successors(task, None)
+    (failed,) = successors_on_failure(task, Error(type="ValueError", message="no funds", traceback="…"))
+
+    assert second.id == "s1"
+    assert [step.id for step in decode_steps(second.next)] == ["r"]
+    assert failed.type == "refund"
+    assert json.loads(failed.payload) == {
+        "order": 7,
+        "why": {"id": "s0", "type": "t", "error": {"type": "ValueError", "message": "no funds"}},
+    }
+    assert failed.root == task.root
+
+
+def test_steps_on_failure_are_not_waited_for_nor_counted_among_what_follows() -> None:
+    refund = Step(id="r", type="refund", payload=Raw(b"{}"))
+    first, second = (Step(id=f"s{n}", type="t", payload=Raw(b"{}")) for n in range(2))
+    following = chain(first, second, on_failure=refund).next
+
+    assert all_ids(following) == ("s1",)
+    assert number_of_steps(following) == 3
+    awaited = awaited_by(following, "last")
+    assert [step.before for step in awaited] == [("last",), ()]
+    assert [step.before for step in awaited[0].next] == [()]
+    assert awaited_ends(running(id="s0", next=encode_steps(awaited)), "last") == ("s1",)
+
+
+def test_what_is_no_step_cannot_follow_a_failure() -> None:
+    wrong: Any = "refund"
+    with pytest.raises(InvalidOption, match="a chain consists of steps"):
+        chain(Step(id="s", type="t", payload=Raw(b"{}")), on_failure=wrong)

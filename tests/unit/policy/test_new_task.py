@@ -124,7 +124,9 @@ def test_what_follows_is_carried_along() -> None:
     below = Step(id="t2", type="after", payload=Raw(b"{}"))
 
     assert decode_steps(task(next=below).next) == decode_steps(task(next=[below]).next) == (below,)
-    assert checked_steps(None) == checked_steps([]) == ()
+    on_failure = decode_steps(task(on_failure=below).next)
+    assert [(step.id, step.on_failure) for step in on_failure] == [("t2", True)]
+    assert checked_steps(None, "next") == checked_steps([], "next") == ()
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,7 @@ def test_what_follows_is_carried_along() -> None:
         ({"next": "t2"}, "next must be steps, made with a task type's step\\(\\), got 't2'"),
         ({"next": 5}, "next must be steps"),
         ({"next": [5]}, "next must be steps"),
+        ({"on_failure": 5}, "on_failure must be steps"),
         ({"trace": "abc"}, "the trace 'abc' is not a W3C traceparent"),
         ({"trace": None}, "the trace None is not"),
         ({"trace": TRACE + "\n"}, "the trace .* is not"),

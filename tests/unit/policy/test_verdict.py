@@ -191,3 +191,26 @@ def test_a_type_without_a_handler_dies_after_a_day_and_says_what_to_do() -> None
     assert verdict.error.type == "UnknownTaskType"
     assert "'mail.send'" in verdict.error.message
     assert "deploy one, then replay" in verdict.error.message
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Failed(error=ERROR, fatal=True), Failed(error=ERROR), Crashed(error=ERROR), Unhandled(UNHANDLED_FOR)],
+)
+def test_what_dies_brings_the_steps_on_failure(outcome: Outcome) -> None:
+    steps = (
+        Step(id="t2", type="next", payload=Raw(b"{}")),
+        Step(id="t3", type="refund", payload=Raw(b"{}"), on_failure=True),
+    )
+    task = running(attempt=8, max_attempts=8, next=encode_steps(steps))
+
+    verdict = decide(task, outcome, never, 0.5)
+
+    assert isinstance(verdict, Bury)
+    assert [new.id for new in verdict.successors] == ["t3"]
+
+
+def test_what_dies_is_buried_though_its_steps_cannot_be_read() -> None:
+    task = running(next=b"no steps")
+
+    assert decide(task, Failed(error=ERROR, fatal=True), never, 0.5) == Bury(error=ERROR)

@@ -122,6 +122,8 @@ def _add_steps(
     todo = [(before, step) for step in steps]
     while todo and len(nodes) <= MAX_NODES:
         one, step = todo.pop(0)
+        if step.on_failure and step.id not in nodes:
+            continue  # nothing has failed
         nodes.setdefault(step.id, Node(id=step.id, type=step.type, state=PLANNED))
         edges.add((one, step.id))
         replaced |= {(one, waiting) for waiting in step.before}

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from ..._model.key import ApiKey
 from ..._model.task import NewTask
 from ..._policy import rate as policy
-from ..._policy.input.chain import all_ids, decode_steps
+from ..._policy.input.chain import decode_steps, number_of_steps
 from ..._policy.input.quote import counted
 from ..web.problems import Problem
 
@@ -165,7 +165,7 @@ def limits_work(key: ApiKey) -> bool:
 
 def _costs(batch: Sequence[NewTask]) -> Costs:
     """Return what enqueueing these tasks takes: tasks with the steps that follow them, and their bytes."""
-    steps = sum(len(all_ids(decode_steps(task.next))) for task in batch if task.next)
+    steps = sum(number_of_steps(decode_steps(task.next)) for task in batch if task.next)
     size = sum(len(task.payload) + len(task.next or b"") for task in batch)
     return 0, len(batch) + steps, size
 

@@ -1,8 +1,9 @@
 """Chains: the steps that follow a task, and the results they receive.
 
 The steps of a chain are stored in their predecessor (`Task.next`), each with its id, and become tasks in the
-transaction that completes it. A group's last task exists from the start, waiting for its predecessors, and
-each step of a chain in the group joins these when it becomes a task.
+transaction that completes it, those `on_failure` in the one that buries it. A group's last task exists from
+the start, waiting for its predecessors, and each step of a chain in the group joins these when it becomes a
+task.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from ..._model.options import Unique
-from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, NewTask, Task, TaskId
+from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Error, NewTask, Task, TaskId
 from ...errors import InvalidOption
 from .fingerprint import fingerprint
 from .quote import kind_of
@@ -38,6 +39,7 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A future task, validated: all but when it is enqueued and, perhaps, its predecessor's result."""
 
     id: TaskId
+    on_failure: bool = False  # enqueued if its predecessor dies, not if it completes
     type: str
     payload: Raw
     queue: str = DEFAULT_QUEUE
@@ -59,12 +61,21 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, next=(*self.next, *_only_steps(steps)))
 
 
-def chain(first: Step, *others: Step) -> Step:
-    """Return steps in sequence, each enqueued when the one before completes."""
+def chain(first: Step, *others: Step, on_failure: Step | None = None) -> Step:
+    """Return steps in sequence, each enqueued when the one before completes.
+
+    `on_failure`: a step that is enqueued if one of them dies.
+    """
     following: tuple[Step, ...] = ()
+    failed = () if on_failure is None else failure_steps(_only_steps((on_failure,)))
     for step in reversed(_only_steps((first, *others))):
-        following = (step.then(*following),)
+        following = (step.then(*following, *failed),)
     return following[0]
+
+
+def failure_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return steps that are enqueued if their predecessor dies."""
+    return tuple(replace(step, on_failure=True) for step in steps)
 
 
 def _only_steps(given: tuple[object, ...]) -> tuple[Step, ...]:
@@ -126,13 +137,21 @@ def readable_steps(data: bytes | None) -> tuple[Step, ...]:
 
 
 def all_ids(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:
-    """Return the ids of steps and of all that follow them, each before its successors."""
-    return tuple(found for step in steps for found in (step.id, *all_ids(step.next)))
+    """Return the ids of steps and of all that follow them if nothing fails, each before its successors."""
+    return tuple(found for step in steps if not step.on_failure for found in (step.id, *all_ids(step.next)))
+
+
+def number_of_steps(steps: tuple[Step, ...]) -> int:
+    """Return how many steps these are with all that may follow them."""
+    return sum(1 + number_of_steps(step.next) for step in steps)
 
 
 def awaited_by(steps: tuple[Step, ...], waiting: TaskId) -> tuple[Step, ...]:
-    """Return steps that a waiting task waits for too, each from when it is enqueued."""
-    return tuple(replace(step, before=(waiting,), next=awaited_by(step.next, waiting)) for step in steps)
+    """Return steps that a waiting task waits for too, from when they are enqueued; not those on failure."""
+    return tuple(
+        step if step.on_failure else replace(step, before=(waiting,), next=awaited_by(step.next, waiting))
+        for step in steps
+    )
 
 
 def awaited_ends(task: Task, waiting: TaskId) -> tuple[TaskId, ...]:
@@ -144,7 +163,7 @@ def awaited_ends(task: Task, waiting: TaskId) -> tuple[TaskId, ...]:
 
 
 def _ends(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:
-    return tuple(end for step in steps for end in _ends(step.next) or (step.id,))
+    return tuple(end for step in steps if not step.on_failure for end in _ends(step.next) or (step.id,))
 
 
 def all_secret(steps: tuple[Step, ...]) -> tuple[str, ...]:
@@ -158,11 +177,18 @@ def successors(task: Task, result: bytes | None, secrets: tuple[str, ...] = ()) 
     Secret values of its payload that are anywhere in its result are secret in these tasks, too, and so are
     `secrets`, those of results that it took.
     """
-    steps = decode_steps(task.next)
+    steps = tuple(step for step in decode_steps(task.next) if not step.on_failure)
     if result is not None and any(step.result_into for step in steps):
         paths = secret_paths(msgspec.json.decode(result), mask_of(task.payload, task.secret, secrets).values)
         task = replace(task, secret=merged(task.secret, paths))
     return tuple(_task(step, task, result) for step in steps)
+
+
+def successors_on_failure(task: Task, error: Error) -> tuple[NewTask, ...]:
+    """Return the tasks that follow a task that dies, with its failure where a step takes a result."""
+    failure = {"id": task.id, "type": task.type, "error": {"type": error.type, "message": error.message}}
+    steps = (step for step in decode_steps(task.next) if step.on_failure)
+    return tuple(_task(step, task, _encoder.encode(failure)) for step in steps)
 
 
 def tenant_of(step: Step, before: str) -> str:

@@ -13,7 +13,7 @@ from ...errors import InvalidOption
 from ..order.priority import parse_priority
 from ..other_queues import check_known
 from . import keys
-from .chain import Step, all_secret, awaited_by, decode_steps, encode_new_steps
+from .chain import Step, all_secret, awaited_by, decode_steps, encode_new_steps, failure_steps
 from .fingerprint import check_fields, field_names, fingerprint, unique_options
 from .options import checked_instant, checked_name, checked_names, checked_number, parse_duration
 from .quote import quoted
@@ -136,7 +136,10 @@ def new_step(
         else defaults.secret,
         unique=unique,
         unique_for=unique_for,
-        next=checked_steps(options.get("next")),
+        next=(
+            *checked_steps(options.get("next"), "next"),
+            *failure_steps(checked_steps(options.get("on_failure"), "on_failure")),
+        ),
     )
 
 
@@ -216,12 +219,12 @@ def checked_secret(value: Any) -> tuple[str, ...]:
     return found
 
 
-def checked_steps(value: Any) -> tuple[Step, ...]:
-    """Return the option `next` (None, a step or several) as a tuple of steps."""
+def checked_steps(value: Any, what: str) -> tuple[Step, ...]:
+    """Return an option (None, a step or several) as a tuple of steps."""
     found = tuple(value) if isinstance(value, list | tuple) else () if value is None else (value,)
     for step in found:
         if not isinstance(step, Step):
-            raise InvalidOption(f"next must be steps, made with a task type's step(), got {quoted(step)}")
+            raise InvalidOption(f"{what} must be steps, made with a task type's step(), got {quoted(step)}")
     return found
 
 

@@ -87,13 +87,13 @@ def settle(tables: Tables, batch: Sequence[Settlement], now: datetime) -> tuple[
     Raises InvalidOption if a successor is due out of bounds, before anything is changed.
     """
     for settlement in batch:
-        if isinstance(settlement.verdict, Complete) and leased(tables, settlement.lease) is not None:
+        if isinstance(settlement.verdict, Complete | Bury) and leased(tables, settlement.lease) is not None:
             check_due(settlement.verdict.successors, now)
     receipts = tuple([_settle_one(tables, settlement, now) for settlement in batch])
     successors = [
         new
         for settlement, receipt in zip(batch, receipts, strict=True)
-        if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete)
+        if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete | Bury)
         for new in settlement.verdict.successors
     ]
     if successors:  # First, as a task that waits may wait for them too.

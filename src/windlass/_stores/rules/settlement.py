@@ -6,7 +6,7 @@ from typing import Any, assert_never
 
 from ..._model.attempt import Attempt, attempt_of, is_recorded
 from ..._model.state import State, Verb
-from ..._model.task import Task, TaskId
+from ..._model.task import NewTask, Task, TaskId
 from ..._model.transition import transition_of
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from ..._policy.failure import failure_of
@@ -58,10 +58,15 @@ def follow_up(changes: Changes, completed: Sequence[TaskId], applied: Sequence[S
     in parts, two settlements could lock them in different orders.
     """
     waiting = yield from lock_dependents(completed)
-    successors = [new for s in applied if isinstance(s.verdict, Complete) for new in s.verdict.successors]
+    successors = successors_in(applied)
     if successors:
         yield from admit_successors(changes, successors)
     yield from unblock(changes, waiting)
+
+
+def successors_in(batch: Sequence[Settlement]) -> list[NewTask]:
+    """Return the tasks that these verdicts enqueue."""
+    return [new for s in batch if isinstance(s.verdict, Complete | Bury) for new in s.verdict.successors]
 
 
 class _Settlements:
@@ -87,7 +92,7 @@ class _Settlements:
         completed = [s.lease.task_id for s in self._applied if isinstance(s.verdict, Complete)]
         for task in self._cancelled:
             yield from abandon(self._changes, task.id, while_running(task))
-        if completed:
+        if completed or successors_in(self._applied):
             yield from follow_up(self._changes, completed, self._applied)
         return receipts
 

@@ -13,6 +13,8 @@ from .questions import Changes, Rule
 
 def lock_dependents(completed: Sequence[TaskId]) -> Rule[Sequence[TaskId]]:
     """Lock and return the tasks that wait for these."""
+    if not completed:
+        return ()
     dependents: Sequence[TaskId] = yield questions.Dependents(completed)
     successors = list(dict.fromkeys(dependents))
     if successors:

@@ -19,7 +19,7 @@ from ..._policy.order.windows import open_queues
 from ..rules import refusals
 from ..rules.claim_planner import earliest
 from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims, unacknowledged_claims
-from ..rules.settlement import follow_up
+from ..rules.settlement import follow_up, successors_in
 from ..rules.settlement import settle as settle_rule
 from .claim.queries import LaneRotation, pick
 from .rows import as_json, instant, listed, read_leased, read_tasks
@@ -135,8 +135,7 @@ def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
     if not tx.run_exactly(len(batch), "complete", {"now": tx.at, "settlements": as_json(given)}):
         return False
     tx.wakes.freed.update(held)
-    has_successors = any(isinstance(s.verdict, Complete) and s.verdict.successors for s in batch)
-    if has_successors or tx.value("any_dependency") is not None:
+    if successors_in(batch) or tx.value("any_dependency") is not None:
         run(tx, follow_up(tx, ids, batch))
     return True
 

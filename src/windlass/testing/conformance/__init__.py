@@ -34,7 +34,7 @@ from .apply import (
     TestTrigger,
 )
 from .cancellation import TestCascade, TestWhoCancelled
-from .chains import TestChainsInGroups, TestGroups, TestSuccessors
+from .chains import TestChainsInGroups, TestGroups, TestSuccessors, TestSuccessorsOnFailure
 from .enqueue import TestEnqueue, TestIdempotencyKeys
 from .expiry import TestExpire, TestNeverStarts
 from .handles import TestCapabilities, TestCheck, TestHandles
@@ -125,6 +125,7 @@ __all__ = [
     "TestSizes",
     "TestSpreadReplay",
     "TestSuccessors",
+    "TestSuccessorsOnFailure",
     "TestTransactions",
     "TestUniquePeriods",
     "TestUniqueSuccessors",

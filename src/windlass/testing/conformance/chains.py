@@ -1,4 +1,4 @@
-"""Chains and groups: successors appear in the transaction that completes their predecessor."""
+"""Chains and groups: successors appear in the transaction that completes or buries their predecessor."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.task import TaskId
 from ..._model.verdict import Receipt, Settlement
-from .steps import ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks, stop
+from .steps import BOOM, ManualWorker, StoreTest, a_task, bury, complete, replay, retry, some_tasks, stop
 
 LONG = timedelta(days=100)
 
@@ -51,6 +51,40 @@ class TestSuccessors(StoreTest):
         await self.settle_now(complete(await worker.claim_one("next")))
 
         assert await self.settle(settled) == (Receipt.REPEATED,)
+        assert await self.state_of(successor.id) is State.COMPLETED
+
+
+class TestSuccessorsOnFailure(StoreTest):
+    async def test_a_successor_appears_with_the_burial(self, worker: ManualWorker) -> None:
+        dead, done = await self.enqueue_and_claim(worker), await self.enqueue_and_claim(worker)
+        waiting = await self.enqueue_one(after=(dead.task.id,))
+        now, later = a_task(root=dead.task.id), a_task(delay=timedelta(seconds=5))
+
+        await self.settle_now(bury(dead, BOOM, now, later), complete(done, b"1", a_task()))
+
+        assert await self.state_of(dead.task.id) is State.DEAD
+        assert await self.state_of(now.id) is State.READY
+        assert await self.state_of(later.id) is State.SCHEDULED
+        assert await self.state_of(waiting) is State.WAITING
+        assert len(await self.all_tasks(Filter(states=(State.READY,)))) == 2
+
+    async def test_a_burial_that_is_lost_or_repeated_has_none(self, held: Claimed) -> None:
+        _, rescued = await self.take_over(held)
+        await self.settle_now(bury(rescued, BOOM, a_task()))
+
+        async with self.unchanged():
+            assert await self.settle(bury(held, BOOM, a_task())) == (Receipt.LOST,)
+            assert await self.settle(bury(rescued, BOOM, a_task())) == (Receipt.REPEATED,)
+
+    async def test_a_second_burial_does_not_bring_it_back(self, worker: ManualWorker, held: Claimed) -> None:
+        successor = a_task(queue="next")
+        await self.settle_now(bury(held, BOOM, successor))
+        await self.settle_now(complete(await worker.claim_one("next")))
+        await replay(self.store, held.task.id)
+
+        await self.settle_now(bury(await worker.claim_one(held.task.queue), BOOM, successor))
+
+        assert await self.state_of(held.task.id) is State.DEAD
         assert await self.state_of(successor.id) is State.COMPLETED
 
 

@@ -177,9 +177,9 @@ def release(of: Claimed | Lease) -> Settlement:
     return settlement(of, Postpone(delay=NO_DELAY, reason=Reason.RELEASE), "interrupted")
 
 
-def bury(of: Claimed | Lease, error: Error = BOOM) -> Settlement:
+def bury(of: Claimed | Lease, error: Error = BOOM, *successors: NewTask) -> Settlement:
     """The handler failed; do not retry."""
-    return settlement(of, Bury(error=error), "failed")
+    return settlement(of, Bury(error=error, successors=successors), "failed")
 
 
 def stop(of: Claimed | Lease) -> Settlement:

@@ -4,7 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
 
+from tests.servers.redis import Redis
 from tests.stores.redis.conftest import Peek
 from windlass._model.limit import Limit
 from windlass._model.queue import Fairness, QueueSettings
@@ -27,6 +29,8 @@ from windlass.testing.conformance.steps import (
 )
 
 TRACE = synthetic_trace(7)
+FAIR = QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN)
+CAPPED = Limit(name="calls", by="tenant", running=2)
 
 
 @pytest.mark.parametrize(
@@ -42,17 +46,17 @@ TRACE = synthetic_trace(7)
     ],
     ids=["plain", "tenant", "long", "key", "fingerprint", "expiry", "one attempt"],
 )
-@pytest.mark.parametrize("is_fair", [False, True], ids=["fifo", "fair"])
+@pytest.mark.parametrize("settings", [None, FAIR, CAPPED], ids=["fifo", "fair", "capped"])
 async def test_it_leaves_what_the_rules_leave(
     store: RedisStore,
     peek: Peek,
     monkeypatch: pytest.MonkeyPatch,
     given: dict[str, Any],
-    is_fair: bool,
+    settings: QueueSettings | Limit | None,
 ) -> None:
     keys, rows, scores = Keys(store.address.name), [], []
-    if is_fair:
-        await store.put(QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN))
+    if settings is not None:
+        await store.put(settings, OPERATOR)
     for number in (1, 2):
         if number == 2:
             monkeypatch.setattr(leases, "completions", lambda *_: None)
@@ -67,6 +71,7 @@ async def test_it_leaves_what_the_rules_leave(
         found = {name: peek("ZSCORE", name, packed(held.task.id)) for name in sets}
         scores.append({name: score for name, score in found.items() if score is not None})
         assert peek("HLEN", keys.held(worker.session)) == 0
+        assert not peek("KEYS", f"{keys.prefix}u:*")
         assert (await load(store, held.task.id)).state is State.COMPLETED
         assert await settle(store, complete(held, b"[1]")) == (Receipt.REPEATED,)
 
@@ -98,12 +103,20 @@ async def test_completions_and_other_verdicts_are_settled_together(store: RedisS
     assert states == [State.COMPLETED, State.READY, State.COMPLETED]
 
 
-async def test_a_task_that_holds_a_permit_gives_it_back(store: RedisStore) -> None:
+async def test_a_permit_that_is_given_back_wakes_those_who_wait_for_it(
+    store: RedisStore, valkey: Redis
+) -> None:
     await store.put(Limit(name="calls", running=1), OPERATOR)
     await store.enqueue(some_tasks(2))
     worker = await worker_on(store)
     (held,) = await worker.claim(2)
+    client: Any = redis.Redis(port=valkey.port)
+    with client.pubsub() as listener:
+        listener.subscribe(Keys(store.address.name).wakes)
+        assert listener.get_message(timeout=10)["type"] == "subscribe"
 
-    await settle_now(store, complete(held))
+        await settle_now(store, complete(held))
 
+        assert listener.get_message(timeout=10)["data"] == b"r"
+    client.close()
     assert len(await worker.claim(2)) == 1

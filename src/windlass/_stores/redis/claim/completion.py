@@ -48,7 +48,7 @@ def _is_simple(settlement: Settlement, stored: Stored) -> bool:
         and settlement.notes is None
         and settlement.progress is None
         and task.fence == settlement.lease.fence
-        and not (stored.permits or stored.has_dependents)
+        and not stored.has_dependents
         and task.fingerprint is None
         and task.expires_at is None
     )

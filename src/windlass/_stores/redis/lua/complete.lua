@@ -1,4 +1,4 @@
--- Complete running tasks that hold no permits and that nothing else is known by, then claim. ARGV: now, prefix, version of
+-- Complete running tasks that do not expire and that nothing waits for, then claim. ARGV: now, prefix, version of
 -- the rules, when they ended, the number of tasks, each: id, version, what else may change; then what `claim` takes,
 -- or nothing. Returns 1, the time, 0 and the claimed rows (-1 if the session is not alive); 0 if something has changed.
 @steady
@@ -22,11 +22,11 @@ for task = 1, tasks do
         return {0, whole(now), 0}
     end
 end
-local leaving, entering, freed = batch('ZREM'), batch('ZADD'), batch('HDEL')
-local written, groups = {}, {}
+local leaving, entering, freed, given_back = batch('ZREM'), batch('ZADD'), batch('HDEL'), batch('SREM')
+local written, groups, has_permits = {}, {}, false
 for task = 1, tasks do
     local id, row, changing = ids[task], rows[task], ARGV[5 + 3 * task]
-    local session, new, name, due = completed(row, changing)
+    local session, new, name, due, permits = completed(row, changing)
     written[2 * task - 1] = prefix .. 't:' .. id
     written[2 * task] = new
     local sets = groups[name]
@@ -44,11 +44,20 @@ for task = 1, tasks do
     ended[#ended + 1] = ended_at
     ended[#ended + 1] = id
     held[#held + 1] = id
+    for permit in string.gmatch(permits, '[^\n]+') do
+        local holders = given_back.members(prefix .. 'u:' .. permit)
+        holders[#holders + 1] = id
+        has_permits = true
+    end
 end
 set_all(written)
 leaving.flush()
 entering.flush()
 freed.flush()
+given_back.flush()
+if has_permits then
+    redis.call('PUBLISH', prefix .. 'wakes', 'r')
+end
 local at = 6 + 3 * tasks
 if at > #ARGV then
     return {1, whole(now), 0, {}}

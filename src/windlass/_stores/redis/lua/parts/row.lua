@@ -68,14 +68,16 @@ local function with_progress(row, progress)
     return with_lease(row, new, version + 1, fence, attempt, state, flags, due, group, lease, changing, at)
 end
 
--- The session of a running task that does not expire, its row after it completed, its group and when it was due.
+-- The session of a running task that does not expire, its row after it completed, its group, when it was due, and the
+-- permits that it held.
 local function completed(row, new)
     local version, fence, attempt, _, flags, due, group, lease, changing, at = struct.unpack(NUMBERS, row)
-    local claimed, session, worker, _, progress, names = struct.unpack(LEASE, row, at + group)
-    local name, rest = string.sub(row, at, at + group - 1), string.sub(row, names + session, at + group + lease - 1)
+    local claimed, session, worker, permits, progress, names = struct.unpack(LEASE, row, at + group)
+    local name, held = string.sub(row, at, at + group - 1), names + session + worker
+    local left = struct.pack(LEASE, claimed, 0, worker, 0, progress) .. string.sub(row, names + session, held - 1) ..
+        string.sub(row, held + permits, at + group + lease - 1)
     return string.sub(row, names, names + session - 1),
-        struct.pack(NUMBERS, version + 1, fence, attempt, COMPLETED, flags, due, group, lease - session, #new) .. name ..
-            struct.pack(LEASE, claimed, 0, worker, 0, progress) .. rest .. new ..
-            string.sub(row, at + group + lease + changing),
-        name, due
+        struct.pack(NUMBERS, version + 1, fence, attempt, COMPLETED, flags, due, group, #left, #new) .. name .. left ..
+            new .. string.sub(row, at + group + lease + changing),
+        name, due, string.sub(row, held, held + permits - 1)
 end

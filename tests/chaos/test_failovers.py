@@ -15,7 +15,7 @@ import pytest
 
 from tests.system.checker import check
 from tests.system.failovers import Failovers, ReplicatedFleet, figures
-from tests.system.fleet import Schedule
+from tests.system.fleet import Schedule, wait_until
 from tests.system.storm import Storm
 
 FAILOVERS = int(os.environ.get("WINDLASS_FAILOVERS", "24"))
@@ -63,3 +63,22 @@ def test_nothing_acknowledged_is_lost_by_failovers(
     assert report.violations == []
     assert len(failovers.done) == FAILOVERS
     assert max(numbers["after promotion"][0] for numbers in seconds_of.values()) <= MEDIAN_SECONDS
+
+
+@pytest.mark.chaos
+def test_with_an_asynchronous_standby_tasks_are_lost_and_it_is_noticed(tmp_path: Path) -> None:
+    """The contrast: if the harness could not see this, its silence above would prove nothing."""
+    with ReplicatedFleet.on_servers(tmp_path, straight=True, settings={}) as fleet:
+        servers = fleet.servers
+        fleet.start_ready(1)
+        fleet.enqueue("quick", 100)
+        wait_until(fleet.is_drained, 30, what="every task ends")
+        servers.primary.cut_off()  # from its standby only
+        fleet.enqueue("quick", 100)
+        servers.primary.kill()
+        servers.promote()
+        fleet.drain(60)
+        report = check(asyncio.run(fleet.history()))
+
+    lost = [violation for violation in report.violations if violation.rule == "lost"]
+    assert len(lost) == 100

@@ -16,16 +16,17 @@ SECOND = 1_000_000_000
 
 
 class ReplicatedFleet(Fleet):
-    """A fleet on a primary with standbys. All go by way of the proxies, and the URL names every server."""
+    """A fleet on a primary with standbys. The URL names every server."""
 
     servers: Replicated
 
     @classmethod
     @contextmanager
-    def on_servers(cls, folder: Path, **options: Any) -> Iterator[Self]:
-        """With servers of its own, until the end of the block."""
+    def on_servers(cls, folder: Path, *, straight: bool = False, **options: Any) -> Iterator[Self]:
+        """With servers of its own, until the end of the block; by way of the proxies unless `straight`."""
         with Replicated.start(folder, **options) as servers:
-            fleet = cls(folder, server=f"{servers.url}?schema=t_{uuid4().hex[:8]}")
+            url = servers.straight if straight else servers.url
+            fleet = cls(folder, server=f"{url}?schema=t_{uuid4().hex[:8]}")
             fleet.servers = servers
             try:
                 yield fleet

@@ -12,6 +12,7 @@ import pytest
 from tests.loops.workers import eventually
 from tests.servers.nats import Nats
 from tests.servers.owners import QUICK, Owners
+from tests.servers.process import free_port
 from windlass._model.filter import Filter, Page
 from windlass._model.lease import Claim
 from windlass._store.protocol import Severity
@@ -218,3 +219,11 @@ async def test_enqueues_that_travel_together_are_judged_each(
     created = [one.created for found in done if not isinstance(found, BaseException) for one in found]
     assert created == [*[True] * 20, False, True, key is None]
     assert len(await ids_in(store)) == (22 if key is None else 21)
+
+
+async def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass._stores.jetstream.client.CONNECT_SECONDS", 0.5)
+    store = JetStreamStore.from_url(f"nats://127.0.0.1:{free_port()}/shop")
+    with pytest.raises(StoreUnavailable, match=r"cannot connect to NATS at .*Connect call failed"):
+        await store.count(Filter(), ())
+    await store.close()

@@ -39,8 +39,11 @@ async def connect(
 ) -> Client:
     """Connect to one of the servers; later to another whenever the connection breaks."""
 
-    async def ignore(_: Exception) -> None:
-        """What matters is raised to the caller, or noticed by its deadline."""
+    seen: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        """Keep the last error: what matters is raised to the caller, or noticed by its deadline."""
+        seen[:] = [error]
 
     client = Client()
     try:
@@ -55,15 +58,16 @@ async def connect(
                 reconnect_time_wait=uniform(0.1, 0.3),  # type: ignore[arg-type]  # seconds, any number
                 ping_interval=2,
                 max_outstanding_pings=2,
-                error_cb=ignore,
+                error_cb=note,
                 reconnected_cb=reconnected,
             )
     except (*TRANSIENT, ValueError) as error:
         with suppress(*TRANSIENT):
             await client.close()
+        why = seen[0] if seen else error
         raise StoreUnavailable(
-            f"cannot connect to NATS at {address.display}: {error!r}; is nats-server "
-            f"running there, with JetStream enabled?"
+            f"cannot connect to NATS at {address.display}: {str(why) or repr(why)}; is nats-server running "
+            f"there, with JetStream enabled?"
         ) from error
     return client
 

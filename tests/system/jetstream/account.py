@@ -47,6 +47,12 @@ class Account:
                 self._complain("key doubled", f"{new.idempotency_key} was given to {known}, then to {got.id}")
             self.acknowledged.add(got.id)
 
+    def read(self, ids: Sequence[TaskId], found: Sequence[TaskId]) -> None:
+        """Note a read of tasks that were acknowledged before it."""
+        self.numbers["reads"] += 1
+        for task_id in set(ids) - set(found):
+            self._complain("stale read", task_id)
+
     def claimed(self, who: str, claimed: Sequence[Claimed]) -> None:
         for one in claimed:
             if one.lease in self.claims:

@@ -11,9 +11,10 @@ from time import monotonic
 from tests.loops.workers import pause
 from tests.system.jetstream.account import Account
 from windlass._ids import new_id, new_ids
+from windlass._model.filter import Filter, Page
 from windlass._model.lease import Claim, Claimed, Heartbeat, Lease
 from windlass._model.record import Worker
-from windlass._model.task import Error, NewTask
+from windlass._model.task import Error, NewTask, TaskId
 from windlass._model.verdict import Bury, Complete, Postpone, Reason, Settlement, Verdict
 from windlass._store.protocol import Store
 from windlass.errors import SessionLost, StoreUnavailable
@@ -23,6 +24,7 @@ LEASE = timedelta(seconds=40)
 BEAT_SECONDS = 1.5
 KEEP_SECONDS = 0.5
 FAILED = Error(type="E", message="m")
+READ_SHARE = 0.1  # of enqueues that are read back
 KEYS = 500  # of each producer: most are asked for several times
 
 
@@ -58,7 +60,15 @@ class Load:
                         told = await store.enqueue(batch)
                 self.account.heard()
                 self.account.enqueued(batch, told)
+                if self.random.random() < READ_SHARE:
+                    await self._read_back(store, [one.id for one in told])
                 await pause(self.random.uniform(0, self.pause))
+
+    async def _read_back(self, store: Store, ids: list[TaskId]) -> None:
+        """What was acknowledged is there for every later read, whoever owns the store by then."""
+        with suppress(StoreUnavailable):
+            found = await store.find(Filter(ids=tuple(set(ids))), Page(limit=len(ids)))
+            self.account.read(ids, [task.id for task in found.items])
 
     def _new_tasks(self, producer: int) -> Iterator[NewTask]:
         for task_id in new_ids(self.random.randint(1, self.batch)):

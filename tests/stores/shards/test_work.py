@@ -235,3 +235,29 @@ async def test_the_state_of_a_task_is_read_where_it_is(store, worker) -> None:
     claimed = await _claim_on_each(store, worker)
 
     assert [await state_of(store, one.task.id) for one in claimed.values()] == [State.RUNNING] * 3
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_listening_ends_though_a_hint_arrives_at_the_same_moment(
+    store: PreparedShards, turns: int
+) -> None:
+    """At whichever turn of the event loop it arrives."""
+    heard = asyncio.Event()
+
+    async def listen() -> None:
+        async for _ in store.wakes(QUEUES):
+            heard.set()
+
+    async def is_heard() -> bool:
+        await enqueue_one(store, queue="on-b")
+        return heard.is_set()
+
+    listening = asyncio.create_task(listen())
+    await eventually(is_heard)
+    await enqueue_one(store, queue="on-b")
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    listening.cancel()
+
+    ended, _ = await asyncio.wait([listening], timeout=20)
+    assert ended, "it goes on listening after it was cancelled"

@@ -196,8 +196,9 @@ class ShardWork(OnShards):
                     listeners.pop(name).cancel()
                 for name in needed - listeners.keys():
                     listeners[name] = asyncio.create_task(self._listen(name, queues, hints))
-                try:
-                    wake = await asyncio.wait_for(hints.get(), _LOOK_FOR_SHARDS_EVERY)
+                try:  # not by wait_for, which in Python 3.11 loses a cancellation that coincides with a hint
+                    async with asyncio.timeout(_LOOK_FOR_SHARDS_EVERY):
+                        wake = await hints.get()
                 except TimeoutError:
                     continue
                 yield wake

@@ -1,10 +1,11 @@
 """A drain by worker processes on one or several stores, and the processor time it takes."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from benchmarks.processes import RunFailed, run, running
+from benchmarks.processes import RunFailed, Running, run, running
 
 PROGRAM = "on_windlass"
 
@@ -33,7 +34,8 @@ def drained(urls: Sequence[str], number: int, *, processes: int, slots: int) -> 
         ]
         for worker in crew:
             worker.say("go")
-        answers = [worker.answer() for worker in crew]
+        with ThreadPoolExecutor(len(crew)) as reading:  # An answer is larger than the buffer of a pipe.
+            answers = list(reading.map(Running.answer, crew))
     runs = sorted(n for answer in answers for n in answer["seen"])
     if runs != sorted([*range(number)] * len(urls)):
         raise RunFailed(f"{len(runs)} runs of {len(urls)} x {number} tasks")

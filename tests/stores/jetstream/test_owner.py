@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.loops.workers import eventually
+from tests.servers.lossy import Lossy
 from tests.servers.nats import Nats
 from tests.servers.owners import QUICK, Owners
 from tests.servers.process import free_port
@@ -227,3 +228,29 @@ async def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPat
     with pytest.raises(StoreUnavailable, match=r"cannot connect to NATS at .*Connect call failed"):
         await store.count(Filter(), ())
     await store.close()
+
+
+async def test_a_request_that_is_lost_with_the_connection_of_the_owner_is_repeated_at_once(
+    store: JetStreamStore,
+    url: str,
+    owners: Owners,
+    tmp_path: Path,
+    nats: Nats,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "windlass._stores.jetstream.client._REPEAT_SECONDS", 1000.0
+    )  # A request fails after 30 s.
+    with Lossy.start(nats.port) as way:
+        owners.start(url.replace(f":{nats.port}/", f":{way.port}/"), tmp_path)
+        await store.open()
+        way.block()
+        asked = asyncio.create_task(store.enqueue([a_task()]))
+        line = await store._lines.line()
+        await asyncio.sleep(0)
+        await line.client.flush()
+        way.cut()
+        way.unblock()
+
+        assert await asked
+        owners.clear()

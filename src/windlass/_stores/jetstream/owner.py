@@ -65,7 +65,7 @@ class Owner:
 
     async def run(self) -> None:
         """Follow and own the store in turn, until `stop`. Raises StoreError if the servers are unfit."""
-        client = await connect(self.address)
+        client = await connect(self.address, self._reconnected)
         try:
             servers = await prepare(client, self.address)
             await client.subscribe(self.address.subject("owners"), cb=self._tell_presence)
@@ -164,6 +164,11 @@ class Owner:
     def _usurp_after(self) -> float | None:
         after = self.settings.usurp_after
         return None if after is None else after * random.uniform(0.5, 1.5)
+
+    async def _reconnected(self) -> None:
+        """Let clients repeat what they have asked: requests and answers got lost with the connection."""
+        if self._reign is not None:
+            await self._reign.announce()
 
     async def _tell_presence(self, message: Msg) -> None:
         """Answer whoever asks which processes own the store or stand by."""

@@ -103,6 +103,10 @@ class Reign:
             await self._client.subscribe(self._address.subject("ask", verb), cb=self._hear)
             for verb in REQUESTS
         ]
+        await self.announce()
+
+    async def announce(self) -> None:
+        """Let clients repeat whatever has not been answered."""
         await self._publish(self._address.subject("new"), b"")
 
     async def serve(self, stopping: asyncio.Event) -> str:

@@ -16,7 +16,11 @@ from .address import Address
 TRANSIENT = (nats.errors.Error, asyncio.TimeoutError, OSError)
 """What the client raises while servers are not available; some are errors of the server's answer."""
 
-PUBLISH_SECONDS = 2.0
+PUBLISH_SECONDS = 0.5
+"""How long an acknowledgement is waited for. One that was lost must be noticed well before a standby takes
+the silence for the end of the owner."""
+
+_ANSWER_SECONDS = 2.0
 _FETCHED = 256
 _FETCH_SECONDS = 0.25
 
@@ -57,7 +61,7 @@ class StreamLog:
     def __init__(self, client: Client, address: Address) -> None:
         self._client = client
         self._address = address
-        self._stream = client.jetstream(timeout=PUBLISH_SECONDS)
+        self._stream = client.jetstream(timeout=_ANSWER_SECONDS)
 
     async def publish(self, data: bytes, place: int) -> int | None:
         headers = {"Nats-Expected-Last-Sequence": str(place - 1)}

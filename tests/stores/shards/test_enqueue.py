@@ -155,3 +155,22 @@ async def test_an_enqueue_that_failed_can_be_repeated_at_once(shards: Shards) ->
         await store.enqueue([task])
 
     assert [one.created for one in await store.enqueue([task])] == [True]
+
+
+async def test_a_process_that_cannot_read_the_map_enqueues_nothing(shards: Shards) -> None:
+    """It may have missed a change: another process may enqueue on another shard by now."""
+    lost: set[str] = set()
+    stores = {
+        name: FaultyStore(one, lambda verb: Fault.BEFORE if verb in lost else None)
+        for name, one in shards.stores.items()
+    }
+    store = PreparedShards(stores, MAP)
+    await store.open()
+    lost.add("records")
+    known = await enqueue_one(store, queue="on-b")
+    store.shards.watch._read_at.clear()  # five seconds later
+
+    with pytest.raises(StoreUnavailable, match="fault before records"):
+        await enqueue_one(store, queue="on-b")
+
+    assert [task.id for task in await all_tasks(store)] == [known]

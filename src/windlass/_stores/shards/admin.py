@@ -112,7 +112,10 @@ class ShardAdmin:
         raise StoreUnavailable("writing the map of shards took too long; repeat the command")
 
     async def _without_needless_routes(self, shard_map: ShardMap) -> ShardMap:
-        """Forget former routes if every task is where the present ones put it, and no steps are to come."""
+        """Forget former routes if every task is where the present ones put it, and no chain goes on.
+
+        The steps of a chain are enqueued on the shard of its first task.
+        """
         if not shard_map.former:
             return shard_map
         by = (Dimension.QUEUE, Dimension.TENANT)
@@ -122,9 +125,8 @@ class ShardAdmin:
             placed = {(one.values[0], one.values[1]): one.number for one in counts}
             if misplaced(shard_map, shard.name, placed):
                 return True
-            unfinished = Filter(states=(*_UNFINISHED, State.DEAD))
-            sizes = await shard.call(shard.store.count, unfinished, (), sized=True)
-            return any(one.steps for one in sizes)
+            with_steps = Filter(states=(*_UNFINISHED, State.DEAD), chained=True)
+            return any(one.number for one in await shard.call(shard.store.count, with_steps, ()))
 
         needed = await self._shards.every(shard_map.shards, is_needed)
         return shard_map if any(needed.values()) else replace(shard_map, former=())

@@ -105,6 +105,4 @@ const send = ({ path, number, gap }) =>
   });
 
 const [verb, options] = process.argv.slice(2);
-const answer = await { preload, enqueue, drain, share, serve, send }[verb](JSON.parse(options));
-// Not by console.log: of more than a pipe takes at once, Node drops the rest when it exits.
-await new Promise((written) => process.stdout.write(JSON.stringify(answer) + "\n", written));
+console.log(JSON.stringify(await { preload, enqueue, drain, share, serve, send }[verb](JSON.parse(options))));

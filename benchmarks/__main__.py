@@ -102,7 +102,7 @@ def _plan(folder: Path, asked: argparse.Namespace) -> Plan:
         plan,
         rounds=asked.rounds or plan.rounds,
         on_postgres=plan.on_postgres.scaled(asked.scale),
-        crowd=replace(plan.crowd, workers=tuple(asked.workers) or plan.crowd.workers),
+        crowd=replace(plan.crowd, workers=tuple(asked.workers) or plan.crowd.workers, store=asked.store),
         version=asked.version,
         without=tuple(asked.without),
     )
@@ -135,6 +135,9 @@ def _asked() -> argparse.Namespace:
         default=[],
         metavar="N",
         help="number of workers of the part crowd (repeatable)  [default: 100, 1,000, 3,000, 10,000]",
+    )
+    parser.add_argument(
+        "--store", metavar="URL", help="store of the part crowd  [default: a new one on Postgres]"
     )
     parser.add_argument("--growth", action="store_true", help="add the growth runs on Postgres (long)")
     parser.add_argument(

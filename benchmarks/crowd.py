@@ -1,5 +1,6 @@
 """A crowd of idle workers on a store: the processes that hold them, and what they cost everyone."""
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ import psycopg
 
 from benchmarks.processes import Answer, RunFailed, Running, starting
 from tests.servers.process import free_port
+from windlass import App
+from windlass._model.record import Session
+from windlass._store.protocol import all_records
 
 PROGRAM = "on_windlass_workers"
 PER_PROCESS = 1_250  # workers that one process holds
@@ -127,24 +132,26 @@ class Database:
         with closing(psycopg.connect(self._url, autocommit=True)) as connection:
             row = connection.execute(
                 "SELECT xact_commit, tup_inserted + tup_updated, pg_current_wal_lsn() - '0/0',"
-                " (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()) - 1,"
-                " (SELECT count(*) FROM windlass.session WHERE expires_at > clock_timestamp())"
+                " (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()) - 1"
                 " FROM pg_stat_database WHERE datname = current_database()"
             ).fetchone()
         assert row is not None
-        names = ("commits", "rows", "wal", "connections", "sessions")
+        names = ("commits", "rows", "wal", "connections")
         return dict(zip(names, map(float, row), strict=True)) | {"processor": processor(self.pid)}
 
-    def renewed_since(self, seconds: float) -> int:
-        """Return how many sessions were renewed in the last seconds."""
-        with closing(psycopg.connect(self._url, autocommit=True)) as connection:
-            row = connection.execute(
-                "SELECT count(*) FROM windlass.session"
-                " WHERE beat_at > clock_timestamp() - make_interval(secs => %s)",
-                (seconds,),
-            ).fetchone()
-        assert row is not None
-        return int(row[0])
+
+def renewed_sessions(url: str, seconds: float) -> int:
+    """Return how many workers have renewed their session in the last seconds."""
+
+    async def count() -> int:
+        app = App(url)
+        await app.open()
+        since = await app.store.now() - timedelta(seconds=seconds)
+        sessions = await all_records(app.store, Session)
+        await app.close()
+        return sum(one.beat_at > since and not one.worker.keeper for one in sessions)
+
+    return asyncio.run(count())
 
 
 @dataclass

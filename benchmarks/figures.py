@@ -6,7 +6,7 @@ from statistics import median
 
 RATE, MILLISECONDS, MICROSECONDS, TIMES, MEGABYTES, PERCENT = "/s", "ms", "µs", "x", "MB", "%"
 TASKS, BYTES, KILOBYTES, SECONDS = "tasks", "B", "kB", "s"
-CONNECTIONS = "connections"
+CONNECTIONS, RATE_OF_KILOBYTES = "connections", "kB/s"
 
 
 @dataclass(frozen=True)

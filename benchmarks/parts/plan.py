@@ -31,11 +31,15 @@ class CrowdSizes:
     """How many workers at once, and how long to look at them."""
 
     workers: tuple[int, ...] = (100, 1_000, 3_000, 10_000)
-    heartbeat: float = 10.0  # seconds between two heartbeats of a worker
+    heartbeat: float = 20.0  # seconds between two heartbeats of a worker
     servers: int = 2  # processes of `windlass serve`
     idle: float = 15.0  # seconds to look at an idle crowd
     woken: int = 100  # tasks enqueued one by one
     gap: float = 0.1  # seconds between two of them
+    flooded: int = 5_000  # tasks enqueued at once
+    beats: int = 5_000  # heartbeats sent as fast as they are answered
+    beats_at_once: int = 100
+    store: str | None = None  # the URL of a store to use in place of a new Postgres
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,16 @@ def quick(folder: Path) -> Plan:
         in_processes=20,
         aged=1_000,
         on_postgres=Sizes().scaled(0.004),
-        crowd=CrowdSizes(workers=(20,), heartbeat=1.0, servers=1, idle=2.0, woken=5),
+        crowd=CrowdSizes(
+            workers=(20,),
+            heartbeat=1.0,
+            servers=1,
+            idle=2.0,
+            woken=5,
+            flooded=50,
+            beats=100,
+            beats_at_once=10,
+        ),
     )
 
 

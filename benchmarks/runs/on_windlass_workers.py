@@ -16,7 +16,9 @@ from typing import Any
 
 from benchmarks.runs import probe
 from windlass import App, TaskType, Worker, WorkerSettings
+from windlass._model.record import Session
 from windlass._worker.process import calm_collector
+from windlass.testing.conformance.steps import ManualWorker, worker_on
 
 QUEUE = "crowd"
 SLOTS = 4
@@ -144,6 +146,29 @@ def flood(url: str, number: int) -> dict[str, Any]:
     return {}
 
 
+def beat(url: str, number: int, at_once: int) -> dict[str, Any]:
+    """Send heartbeats of some sessions as fast as they are answered; return the time they took."""
+
+    async def work() -> float:
+        app = App(url)
+        await app.open()
+        workers = [await worker_on(app.store) for _ in range(at_once)]
+
+        async def renew(worker: ManualWorker) -> None:
+            for _ in range(number // at_once):
+                await worker.beat()
+
+        began = time.perf_counter()
+        await asyncio.gather(*(renew(one) for one in workers))
+        taken = time.perf_counter() - began
+        for one in workers:
+            await app.store.remove(Session, one.session)
+        await app.close()
+        return taken
+
+    return {"seconds": probe.looped(work())}
+
+
 def prepare(url: str) -> dict[str, Any]:
     """Create the tables, and a key for workers."""
 
@@ -165,4 +190,4 @@ def _declared(app: App) -> "TaskType[[float], Any, None]":
 
 
 if __name__ == "__main__":
-    probe.main({verb.__name__: verb for verb in (hold, send, flood, prepare)})
+    probe.main({verb.__name__: verb for verb in (hold, send, flood, beat, prepare)})

@@ -22,7 +22,7 @@ from windlass._model.record import Session
 from windlass._store.protocol import all_records
 
 PROGRAM = "on_windlass_workers"
-PER_PROCESS = 1_250  # workers that one process holds
+PER_PROCESS = 2_500  # workers that one process holds
 START_SECONDS = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 

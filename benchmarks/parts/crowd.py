@@ -1,7 +1,8 @@
 """A crowd of idle workers: what each costs, how soon a task wakes one of them, and how they start and return.
 
 `direct`: the workers of a process share its connections to Postgres. `served`: each has its own connections
-to `windlass serve`, as a worker process elsewhere has.
+to `windlass serve`, as a worker process elsewhere has; of very many, each has its own stream of wakes, and
+those of a process share connections for claims and heartbeats.
 """
 
 import os
@@ -36,6 +37,7 @@ PROGRAM = "on_windlass_workers"
 DIRECT, SERVED = "direct", "served"
 WAYS = DIRECT, SERVED
 CONNECTIONS_A_WORKER = 3  # to its server: a stream, claims, heartbeats
+MOST_ALONE = 3_000  # workers each with an app of its own: more take minutes to start here
 SETTLING_SECONDS = 8.0
 LIMIT_SECONDS = 60.0
 
@@ -67,7 +69,11 @@ def _measured(plan: Plan, url: str, database: Database | None, way: str, number:
     os.environ["WINDLASS_KEY"] = run(PROGRAM, "prepare", url=url)["key"]
     with _entrance(plan, url, way, number) as (urls, server):
         before = resident(server.pid) if server else 0.0
-        options = {"own": way == SERVED, "heartbeat": plan.crowd.heartbeat, "lease": plan.crowd.heartbeat * 6}
+        options = {
+            "own": way == SERVED and number <= MOST_ALONE,
+            "heartbeat": plan.crowd.heartbeat,
+            "lease": plan.crowd.heartbeat * 6,
+        }
         with crowd(urls, number, **options) as workers:
             yield Figure(PART, "all claim after", who, SECONDS, (workers.seconds,))
             time.sleep(SETTLING_SECONDS)

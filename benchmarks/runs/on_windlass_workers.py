@@ -22,6 +22,7 @@ from windlass.testing.conformance.steps import ManualWorker, worker_on
 
 QUEUE = "crowd"
 SLOTS = 4
+AT_ONCE = 50  # that start
 
 
 class Warnings(logging.Handler):
@@ -48,6 +49,7 @@ class Crowd:
         apps = [self._app(urls[n % len(urls)]) for n in range(number if own else 1)]
         self.workers: list[Worker] = [apps[n % len(apps)].worker(settings) for n in range(number)]
         self._ready = 0
+        self._starting = asyncio.Semaphore(AT_ONCE)
         self._all_ready = asyncio.Event()
 
     def _app(self, url: str) -> App:
@@ -60,8 +62,8 @@ class Crowd:
         return app
 
     async def run(self) -> None:
-        """Start all at once, report when all claim, and answer questions until told to stop."""
-        running = [asyncio.create_task(one.run(ready=self._note_ready)) for one in self.workers]
+        """Start all, report when all claim, and answer questions until told to stop."""
+        running = [asyncio.create_task(self._run(one)) for one in self.workers]
         waiting = asyncio.create_task(self._all_ready.wait())
         await asyncio.wait([waiting, *running], return_when=asyncio.FIRST_COMPLETED)
         assert self._all_ready.is_set(), [one for one in running if one.done()]
@@ -72,7 +74,13 @@ class Crowd:
             one.stop()
         await asyncio.wait(running)
 
+    async def _run(self, worker: Worker) -> None:
+        """Run a worker. A process that started all of them at once would only slow itself down."""
+        await self._starting.acquire()
+        await worker.run(ready=self._note_ready)
+
     def _note_ready(self) -> None:
+        self._starting.release()
         self._ready += 1
         if self._ready == len(self.workers):
             self._all_ready.set()

@@ -85,12 +85,18 @@ class StoreClient:
             raise errors.StoreUnavailable(f"{self.url} did not answer: {type(error).__name__}") from error
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Yield hints as they arrive, until the connection breaks."""
+        """Yield hints as they arrive, until the connection breaks.
+
+        Each stream has a pool of its own: a request searches the pool of its client for an idle connection,
+        past every stream of the thousands that workers may have.
+        """
         timeout = httpx2.Timeout(RESPONSE_SECONDS, connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
+        asked = [("queue", queue) for queue in queues]
         try:
-            async with self._http_client().stream(
-                "GET", "/store/wakes", params=[("queue", queue) for queue in queues], timeout=timeout
-            ) as response:
+            async with (
+                self._new_http_client() as client,
+                client.stream("GET", "/store/wakes", params=asked, timeout=timeout) as response,
+            ):
                 if response.status_code != httpx2.codes.OK:
                     await response.aread()
                     raise self._error_of(response)
@@ -119,19 +125,21 @@ class StoreClient:
         client = self._clients.get(loop)
         if client is None:
             self._clients = {one: kept for one, kept in self._clients.items() if not one.is_closed()}
-            headers = {} if self.key is None else {"authorization": f"Bearer {self.key}"}
-            client = self._clients[loop] = httpx2.AsyncClient(
-                base_url=self.url,
-                headers=headers,
-                timeout=httpx2.Timeout(RESPONSE_SECONDS, connect=CONNECT_SECONDS),
-                follow_redirects=False,
-                trust_env=False,
-                # A request is two writes, head and body: the second must not wait for an acknowledgement.
-                transport=httpx2.AsyncHTTPTransport(
-                    verify=_ssl_context(), limits=_LIMITS, socket_options=[_NO_DELAY]
-                ),
-            )
+            client = self._clients[loop] = self._new_http_client()
         return client
+
+    def _new_http_client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            base_url=self.url,
+            headers={} if self.key is None else {"authorization": f"Bearer {self.key}"},
+            timeout=httpx2.Timeout(RESPONSE_SECONDS, connect=CONNECT_SECONDS),
+            follow_redirects=False,
+            trust_env=False,
+            # A request is two writes, head and body: the second must not wait for an acknowledgement.
+            transport=httpx2.AsyncHTTPTransport(
+                verify=_ssl_context(), limits=_LIMITS, socket_options=[_NO_DELAY]
+            ),
+        )
 
     def _error_of(self, response: httpx2.Response) -> errors.WindlassError:
         """Return the error that a problem document describes."""

@@ -91,7 +91,7 @@ class StoreClient:
         past every stream of the thousands that workers may have.
         """
         timeout = httpx2.Timeout(RESPONSE_SECONDS, connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
-        asked = [("queue", queue) for queue in queues]
+        asked = {"queue": list(queues)}
         try:
             async with (
                 self._new_http_client() as client,

@@ -13,6 +13,7 @@ from tests.loops.workers import eventually, pause
 from windlass import App, Worker, WorkerSettings
 from windlass._model.filter import Page
 from windlass._model.record import Session
+from windlass._stores import listeners
 from windlass._stores.postgres import PostgresStore
 from windlass.testing.conformance.steps import worker_on
 
@@ -93,11 +94,16 @@ async def connections(url: str) -> int:
         await asking.close()
 
 
-async def test_two_hundred_workers(url: str, crowd: Crowd) -> None:
+async def test_two_hundred_workers(url: str, crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "PATIENCE_SECONDS", 3600.0)  # a slow machine must not wake more
     assert len((await crowd.app.store.records(Session, Page(limit=1000))).items) == WORKERS
     assert sum(one.name == "windlass-heartbeat" for one in threading.enumerate()) == 1
     assert sum(one.name == "windlass-loop-watch" for one in threading.enumerate()) == 1
-    assert await connections(url) <= 2 * 8 + 2  # a pool for claims, one for heartbeats, listeners
+
+    async def are_shared() -> bool:  # a pool for claims, one for heartbeats, a listener
+        return await connections(url) <= 2 * 8 + 1
+
+    await eventually(are_shared)  # those of other tests may still be closing
 
     await crowd.rest()
     before = crowd.claims
@@ -110,6 +116,6 @@ async def test_two_hundred_workers(url: str, crowd: Crowd) -> None:
     assert crowd.claims - before < WORKERS  # of 1,000 if all were woken; and none by polling
 
     await crowd.note.aenqueue_many([{"n": n} for n in range(5, 1000)])
-    await eventually(lambda: len(crowd.ran) == 1000)
+    await eventually(lambda: len(crowd.ran) == 1000, within=40)
     busy = sum(one.ran > 0 for one in crowd.workers)
     assert busy > WORKERS / 4  # many tasks wake many workers

@@ -186,7 +186,8 @@ class HistoryRecorder:
         self._runs += 1
         try:
             while True:
-                await self.flush()
+                if self._ahead is None or self._part is not None or self._waiting:  # else: only asks the time
+                    await self.flush()
                 left = _LENGTH - (monotonic() + (self._ahead or 0.0)) % _LENGTH
                 await asyncio.sleep(left + random.random() * _JITTER)
         finally:

@@ -96,6 +96,8 @@ def to_wire(value: Any, embed: Callable[[bytes], Raw] = Raw) -> Any:
             return _fields_to_wire(value, embed)
         case tuple() | list():
             return [to_wire(one, embed) for one in value]
+        case dict():
+            return {key: to_wire(one, embed) for key, one in value.items()}
         case _:
             return value
 
@@ -180,6 +182,9 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if origin in (tuple, list, Sequence) and arguments:
         one = _reader(arguments[0])
         return lambda values: tuple([one(value) for value in values])
+    if origin is dict and arguments:
+        of_value = _reader(arguments[1])
+        return lambda values: {key: of_value(value) for key, value in values.items()}
     return lambda value: value
 
 

@@ -28,9 +28,10 @@ def test_the_reply_names_lost_leases_and_tasks_to_stop() -> None:
 
     asked = CancelRequest("b", "ada", "wrong list")
 
-    reply = heartbeat_reply(beat(kept, stopped, lost), {kept: None, stopped: asked, Lease("c", 2): None})
+    running = {kept: None, stopped: asked, Lease("c", 2): None}
+    reply = heartbeat_reply(beat(kept, stopped, lost), running, workers=3)
 
-    assert (reply.alive, reply.lost, reply.cancel) == (True, (lost,), (asked,))
+    assert (reply.alive, reply.lost, reply.cancel, reply.workers) == (True, (lost,), (asked,), 3)
 
 
 def test_a_claim_is_unacknowledged_if_its_reply_was_lost() -> None:

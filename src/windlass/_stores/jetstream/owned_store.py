@@ -79,9 +79,10 @@ class OwnedStore(SQLiteStore):
         raise AssertionError("one process owns a store once")
 
     async def _read(self, work: Callable[[Reader], A], thread: str = "read") -> A:
-        found = await super()._read(work, thread)
-        await self.confirm()
-        return found
+        try:
+            return await super()._read(work, thread)
+        finally:
+            await self.confirm()  # A refusal is an answer, too.
 
     async def confirm(self) -> None:
         """Wait until it is certain that this was still the owner when it was called."""

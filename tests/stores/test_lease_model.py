@@ -40,4 +40,5 @@ def test_the_walks_have_every_verb_and_receipt() -> None:
     replies = {(step.call[0], step.reply) for step in steps if step.call is not None}
 
     assert {verb for verb, _ in replies} == VERBS
-    assert {reply for verb, reply in replies if verb == "settle"} == set(Receipt)
+    # Only a store of several shards may not know yet what became of a settlement.
+    assert {reply for verb, reply in replies if verb == "settle"} == set(Receipt) - {Receipt.UNKNOWN}

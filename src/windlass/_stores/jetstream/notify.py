@@ -54,6 +54,8 @@ class WakeHub:
         try:
             for queue in ("", *queues):
                 await self._subscribe(queue)
+            with suppress(*TRANSIENT):
+                await self._client.flush()  # From here on the server passes on hints.
             if queues:
                 listener.add(Wake.READY)  # Tasks enqueued before it listened have woken others.
             while True:

@@ -273,7 +273,8 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys((
         "alerts add", "alerts remove", "alerts test", "archive stop", "completion", "dead discard",
         "dashboard", "dead replay", "demo", "enqueue", "keeper", "keys create", "keys list", "keys revoke",
-        "owner",
+        "owner", "shards add", "shards drain", "shards list", "shards remove", "shards route",
+        "shards routes",
         "keys rotate", "encryption new-key", "encryption rotate", "init", "quotas set", "quotas remove",
         "endpoints enable",
         "limits change", "limits remove", "limits set", "migrate", "prune", "queues pause", "queues remove",

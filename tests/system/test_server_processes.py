@@ -107,7 +107,8 @@ def test_a_stalled_process_is_replaced_and_new_connections_do_not_wait_for_it(se
         longest, number = max(longest, monotonic() - began), number + 1
     assert number > 10
     assert longest < 4
-    assert f"server process 2 (pid {stalled}) gave no sign of life for 5 s and was killed" in server.log
+    noticed = f"server process 2 (pid {stalled}) gave no sign of life for 5 s and was killed"
+    wait_until(lambda: noticed in server.log, 20, what="it is logged")
     wait_until(lambda: len(server.children) == 2, 20, what="it is replaced")
 
 

@@ -40,7 +40,8 @@ def hook(task: Task, error: BaseException) -> None:
 
 def tell(**facts: Any) -> None:
     """Print a line for the test that runs this program."""
-    print(json.dumps(facts), flush=True)  # noqa: T201
+    # One write: several threads and processes share the output.
+    os.write(1, f"{json.dumps(facts)}\n".encode())
 
 
 def configure(*integrations: Any) -> None:

@@ -304,6 +304,7 @@ class TestRecorder:
         recorder = HistoryRecorder(lambda: odd)
         await self.complete_one(ObservedStore(store, history=recorder))
 
+        caplog.clear()  # of the task's own line, if another test has set up logging
         with caplog.at_level(logging.ERROR):
             await recorder.close()
             await recorder.close()

@@ -132,6 +132,29 @@ async def test_a_task_that_expired_while_its_claim_was_planned_takes_no_permit(
     assert len(await worker.claim(1, "q")) == 1
 
 
+@pytest.mark.parametrize("is_fair", [True, False], ids=["fair", "limited"])
+async def test_claims_of_one_handle_at_the_same_time_pick_different_tasks(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, *, is_fair: bool
+) -> None:
+    """Otherwise the second plan is in vain, as a worker has two claims under way."""
+    if is_fair:
+        await store.put(QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN), OPERATOR)
+    else:
+        await store.put(Limit(name="calls", queue="q", running=10), OPERATOR)
+    batch = some_tasks(6, queue="q")
+    await store.enqueue(batch)
+    worker = await worker_on(store)
+    meanwhile: list[Claimed] = []
+
+    async def claim_too() -> None:
+        meanwhile.extend(await worker.claim(3, "q"))
+
+    before_the_next_grant(monkeypatch, claim_too)
+    claimed = await worker.claim(3, "q")
+
+    assert [one.task.id for one in (*claimed, *meanwhile)] == [one.id for one in batch]
+
+
 def before_the_next_grant(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Awaitable[object]]) -> None:
     """Act between the plan of the next claim and the script that leases what it picked."""
     commit = Database.commit

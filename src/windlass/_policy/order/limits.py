@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from ..._model.limit import COLUMNS, HOST, Limit, Usage
 
@@ -29,11 +30,10 @@ class Permit(Struct, frozen=True):
 
     limit: Limit
     value: str
+    key: str = ""  # what it is counted under; made of the others
 
-    @property
-    def key(self) -> str:
-        """The key that it is counted under."""
-        return f"{self.limit.name}{_SEPARATOR}{self.value}"
+    def __post_init__(self) -> None:
+        force_setattr(self, "key", f"{self.limit.name}{_SEPARATOR}{self.value}")
 
 
 class PermitUsage(Struct, frozen=True):

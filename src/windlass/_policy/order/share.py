@@ -34,15 +34,16 @@ def round_robin(
         return RoundPlan(quotas, turn)
     index = bisect_left(lanes, turn.lane) if turn.left else bisect_right(lanes, turn.lane)
     left = turn.left if index < len(lanes) and lanes[index] == turn.lane else 0
-    while room > 0:
+    while True:
         lane = lanes[index % len(lanes)]
         turns = left or weight(lane)
         given = min(turns, room)
         quotas[lane] = quotas.get(lane, 0) + given
         room -= given
-        turn, left = RoundPosition(lane, turns - given), 0
+        if not room:
+            return RoundPlan(quotas, RoundPosition(lane, turns - given))
+        left = 0
         index += 1
-    return RoundPlan(quotas, turn)
 
 
 def random_picks(sizes: Mapping[str, int], draws: Iterable[float]) -> dict[str, int]:
@@ -62,6 +63,8 @@ def random_picks(sizes: Mapping[str, int], draws: Iterable[float]) -> dict[str, 
 
 def split_picks(room: int, weights: Mapping[str, int], passes: Mapping[str, float]) -> dict[str, int]:
     """Divide `room` picks in proportion to weights (stride scheduling): the lowest pass is next."""
+    if len(weights) == 1:
+        return dict.fromkeys(weights, room)
     ahead = {name: passes.get(name, 0.0) for name in weights}
     picks = dict.fromkeys(weights, 0)
     for _ in range(room if weights else 0):

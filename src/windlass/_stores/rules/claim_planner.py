@@ -156,6 +156,7 @@ class ClaimPlanner:
         self._rules = rules
         self._rotation = rotation
         self.ledger = Ledger(now)
+        self._permits: dict[Subject, tuple[Permit, ...]] = {}
         self._counted = False
         self.unfinished = False  # There may be more tasks than were looked at.
 
@@ -277,7 +278,7 @@ class ClaimPlanner:
             given = Counter(head.lane for head in plain)
             drained |= {lane for lane, quota in quotas.items() if given[lane] < quota}
             return [Picked(head) for head in plain]
-        numbers = yield from self._numbers(queue, limits, quotas)
+        numbers = yield from self._numbers(queue, quotas)
         heads: list[Head] = (yield Heads(queue, numbers)) if numbers else []
         picked = yield from self._judge(heads, len(heads))
         planned = Counter[str]()
@@ -294,19 +295,20 @@ class ClaimPlanner:
         for head in sorted(heads, key=lambda head: (head.rank, head.id)):
             if len(picked) == room:
                 break
-            permits = permits_of(self._rules.limits, head.subject)
-            yield from self._count(permits)
-            if all(map(self.ledger.knows, permits)) and self.ledger.start(permits):
+            permits = self._permits_of(head.subject)
+            if not all(map(self.ledger.knows, permits)):
+                yield from self._count(permits)
+                if not all(map(self.ledger.knows, permits)):
+                    continue
+            if self.ledger.start(permits):
                 picked.append(Picked(head, permits))
         return picked
 
-    def _numbers(
-        self, queue: str, limits: Sequence[Limit], quotas: Mapping[str, int]
-    ) -> Plan[dict[tuple[str, str], int]]:
+    def _numbers(self, queue: str, quotas: Mapping[str, int]) -> Plan[dict[tuple[str, str], int]]:
         """Plan how many tasks to take from each lane and key, oldest head first, by the permits it needs."""
         after = {lane: self._rotation.keys.get((queue, lane), "") for lane in quotas}
         heads: list[Head] = yield Keys(queue, after)
-        needed = {head.id: permits_of(limits, head.subject) for head in heads}
+        needed = {head.id: self._permits_of(head.subject) for head in heads}
         yield from self._count([permit for permits in needed.values() for permit in permits])
         self._remember_keys(queue, heads)
         numbers: dict[tuple[str, str], int] = {}
@@ -331,6 +333,12 @@ class ClaimPlanner:
                 self.unfinished = True
             else:
                 self._rotation.keys.pop((queue, lane), None)
+
+    def _permits_of(self, subject: Subject) -> tuple[Permit, ...]:
+        permits = self._permits.get(subject)
+        if permits is None:
+            permits = self._permits[subject] = permits_of(self._rules.limits, subject)
+        return permits
 
     def _count(self, permits: Sequence[Permit]) -> Plan[None]:
         """Lock and count the permits that are not yet known.

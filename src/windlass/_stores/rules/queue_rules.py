@@ -42,6 +42,10 @@ class QueueRules:
         """Whether no limit applies to its tasks."""
         return not self.limits or not limits_in_queue(self.limits, queue)
 
+    def is_settled(self, queue: str) -> bool:
+        """Whether all its ready tasks have the lane and key that hold now."""
+        return queue not in self.relayouts
+
     def boost(self, queue: str, priority: int) -> int:
         """Return the head start of a priority in a queue, in milliseconds."""
         return boost(priority, self.settings.get(queue)) if priority else 0

@@ -1,8 +1,8 @@
 """Answers the claim planner's questions. They are advice: the script that leases checks them again."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...._model.queue import Level, level_of
 from ...._model.state import State
@@ -12,6 +12,7 @@ from ...rules import claim_planner
 from ...rules.claim_planner import KEYS_AT_ONCE, LANES_AT_ONCE, MAX_SIZE, Head
 from ...rules.queue_rules import QueueRules
 from ..connection.client import Client
+from ..connection.link import Command
 from ..keys import NO_PLACE, Keys, lane_and_key, packed, place_of, unpacked
 from ..rows import Stored, moment, read_task
 
@@ -20,10 +21,34 @@ EXAMINED = 2_000
 
 _WINDOW = 200
 _MAX_SUBJECTS = 10_000
+_Ranked: TypeAlias = tuple[bytes, TaskId, int]  # id as it is stored, id, rank
+
+
+class Offers:
+    """Tasks that claims under way have been offered, by their places: others are offered other tasks."""
+
+    def __init__(self) -> None:
+        self._by_place: dict[tuple[str, str], set[TaskId]] = {}
+
+    def of(self, queue: str, place: str) -> Collection[TaskId]:
+        """Return those of a place."""
+        return self._by_place.get((queue, place), ())
+
+    def add(self, heads: Iterable[Head]) -> None:
+        for head in heads:
+            self._by_place.setdefault((head.subject.queue, head.row[0]), set()).add(head.id)
+
+    def remove(self, heads: Iterable[Head]) -> None:
+        for head in heads:
+            where = head.subject.queue, head.row[0]
+            offered = self._by_place.get(where, set())
+            offered.discard(head.id)
+            if not offered:
+                self._by_place.pop(where, None)
 
 
 class Answers:
-    """The answers within one claim. A task that was offered once is not offered again."""
+    """The answers within one claim. A task is not offered twice, nor to two claims of a handle at once."""
 
     def __init__(
         self,
@@ -32,20 +57,28 @@ class Answers:
         rules: QueueRules,
         subjects: dict[tuple[str, str], Subject],
         now: datetime,
+        offers: Offers,
     ) -> None:
-        """`subjects`: what is known, as of these rules, of the tasks of places: queue and place."""
+        """`subjects`: what is known, as of these rules, of the tasks of places: queue and place.
+
+        `offers`: of all claims of this handle under way; those in `offered` must be removed in the end.
+        """
         self._client = client
         self._keys = keys
         self._rules = rules
         self._subjects = subjects
         self._now = now
-        self._offered: set[TaskId] = set()
+        self._offers = offers
+        self.offered: list[Head] = []
+        self._with_lanes: dict[tuple[str, str], list[Head]] = {}  # first tasks, by queue and lane
         self.buckets: dict[str, bytes] = {}  # permit's key -> the bucket as it was read, b"" if there is none
 
     async def answer(self, question: claim_planner.Question) -> Any:
         """Answer a question of the planner."""
         match question:
             case claim_planner.Lanes(queue, first, below, limit):
+                if self._rules.is_settled(queue) and self._rules.is_unlimited(queue):
+                    return await self._lanes_and_heads(queue, first, below, limit)
                 return await self._lanes(queue, first, below, limit)
             case claim_planner.Sizes(queue, first, below):
                 return await self._sizes(queue, await self._lanes(queue, first, below, LANES_AT_ONCE))
@@ -54,9 +87,12 @@ class Answers:
             case claim_planner.Counts(permits):
                 return await self._uses(permits)
             case claim_planner.Heads(queue, numbers):
-                wanted = {place_of(*where): number for where, number in numbers.items()}
-                heads = await self._heads(queue, wanted)
-                self._offered.update(head.id for head in heads)
+                heads = self._known_heads(queue, numbers)
+                if heads is None:
+                    wanted = {place_of(*where): number for where, number in numbers.items()}
+                    heads = await self._heads(queue, wanted)
+                self._offers.add(heads)
+                self.offered += heads
                 return heads
             case claim_planner.LevelHeads(queue, level, number):
                 return await self._of_level(queue, level, number)
@@ -65,6 +101,9 @@ class Answers:
 
     async def _lanes(self, queue: str, first: str, below: str, limit: int) -> list[str]:
         """Return the first lanes from one name to below another that have ready tasks."""
+        settings = self._rules.settings.get(queue)
+        if self._rules.is_settled(queue) and (settings is None or not settings.is_laned):
+            return [""] if first == "" else []
         found: list[str] = []
         if first == "" and await self._client.call("EXISTS", self._keys.ready(queue)):
             found.append("")
@@ -80,9 +119,38 @@ class Answers:
             start = f"[{lane_and_key(places[-1])[0]}\x01"  # Behind all keys of the last lane.
         return found[:limit]
 
+    async def _lanes_and_heads(self, queue: str, first: str, below: str, limit: int) -> list[str]:
+        """Return lanes of a queue without limits; note the first tasks of each, which are asked for next."""
+        arguments = (self._keys.prefix, queue, first, below, limit)
+        is_expiring, *found = await self._client.run("lanes", [self._keys.meta], arguments)
+        lanes: list[str] = []
+        subject = _any_subject(queue)
+        for place, ranked in zip(map(bytes.decode, found[::2]), found[1::2], strict=True):
+            lane, key = lane_and_key(place)
+            lanes.append(lane)
+            if not is_expiring:
+                self._with_lanes[queue, lane] = [
+                    Head(lane, key, int(rank), unpacked(member), subject, (place, member))
+                    for member, rank in zip(ranked[::2], ranked[1::2], strict=True)
+                ]
+        return lanes
+
+    def _known_heads(self, queue: str, numbers: Mapping[tuple[str, str], int]) -> list[Head] | None:
+        """Return first tasks of lanes that came with the lanes; None if more are needed."""
+        heads: list[Head] = []
+        for (lane, _), number in numbers.items():
+            offered = self._offers.of(queue, place_of(lane, ""))
+            known = [head for head in self._with_lanes.pop((queue, lane), ()) if head.id not in offered]
+            if len(known) < number:
+                return None
+            heads += known[:number]
+        return heads
+
     async def _places(self, queue: str, start: str, end: str, limit: int) -> list[str]:
-        command = ("ZRANGEBYLEX", self._keys.places(queue), start, end, "LIMIT", 0, limit)
-        return [one.decode() for one in await self._client.call(*command)]
+        return [one.decode() for one in await self._client.call(*self._range(queue, start, end, limit))]
+
+    def _range(self, queue: str, start: str, end: str, limit: int) -> Command:
+        return ("ZRANGEBYLEX", self._keys.places(queue), start, end, "LIMIT", 0, limit)
 
     async def _sizes(self, queue: str, lanes: Sequence[str]) -> dict[str, int]:
         sizes: dict[str, int] = {}
@@ -99,13 +167,15 @@ class Answers:
 
     async def _first_of_keys(self, queue: str, after: Mapping[str, str]) -> list[Head]:
         """Return, for each lane, the head without a key, then those of the keys after one, then up to it."""
-        wanted: dict[str, int] = {}
+        ranges: list[Command] = []
         for lane, key in after.items():
-            named = await self._places(queue, f"({lane}\x00{key}", f"({lane}\x01", KEYS_AT_ONCE)
-            if key:
-                named += await self._places(queue, f"({lane}\x00", f"[{lane}\x00{key}", KEYS_AT_ONCE)
-            for place in [place_of(lane, ""), *dict.fromkeys(named)][:KEYS_AT_ONCE]:
-                wanted[place] = 1
+            ranges.append(self._range(queue, f"({lane}\x00{key}", f"({lane}\x01", KEYS_AT_ONCE))
+            ranges.append(self._range(queue, f"({lane}\x00", f"[{lane}\x00{key}", KEYS_AT_ONCE if key else 0))
+        found = await self._client.call_all(ranges)
+        wanted: dict[str, int] = {}
+        for lane, behind, before in zip(after, found[::2], found[1::2], strict=True):
+            named = dict.fromkeys(one.decode() for one in (*behind, *before))
+            wanted |= dict.fromkeys([place_of(lane, ""), *named][:KEYS_AT_ONCE], 1)
         return await self._heads(queue, wanted)
 
     # -- tasks ---------------------------------------------------------------------------------------
@@ -115,18 +185,15 @@ class Answers:
         found: dict[str, list[Head]] = {place: [] for place in numbers}
         start = {place: 0 for place, number in numbers.items() if number > 0}
         while start:
-            spare = min(len(self._offered), _WINDOW)
+            wanted = {place: numbers[place] + len(self._offers.of(queue, place)) for place in start}
             ranges = [
-                (
-                    *("ZRANGE", self._keys.ready(queue, place), at, at + numbers[place] - 1 + spare),
-                    "WITHSCORES",
-                )
+                ("ZRANGE", self._keys.ready(queue, place), at, at + wanted[place] - 1, "WITHSCORES")
                 for place, at in start.items()
             ]
             expiring, *rows = await self._client.call_all([("EXISTS", self._keys.expiring), *ranges])
             tasks = {
                 place: [
-                    (unpacked(member), int(rank))
+                    (member, unpacked(member), int(rank))
                     for member, rank in zip(ranked[::2], ranked[1::2], strict=True)
                 ]
                 for place, ranked in zip(start, rows, strict=True)
@@ -135,50 +202,51 @@ class Answers:
             unfinished: dict[str, int] = {}
             for place, at in start.items():
                 found[place] += heads[place]
-                window = numbers[place] + spare
-                if len(found[place]) < numbers[place] and len(tasks[place]) == window and at < EXAMINED:
-                    unfinished[place] = at + window
+                was_full = len(tasks[place]) == wanted[place]
+                if len(found[place]) < numbers[place] and was_full and at < EXAMINED:
+                    unfinished[place] = at + wanted[place]
             start = unfinished
         return [head for place, heads in found.items() for head in heads[: numbers[place]]]
 
     async def _fresh_heads(
-        self, queue: str, tasks: Mapping[str, Sequence[tuple[TaskId, int]]], *, is_expiring: bool
+        self, queue: str, tasks: Mapping[str, Sequence[_Ranked]], *, is_expiring: bool
     ) -> dict[str, list[Head]]:
-        """Return those of these tasks, ids and ranks by place, that were not offered and have not expired.
+        """Return those of these tasks, by place, that were not offered and have not expired.
 
         They are loaded only if that tells more than their places: if some may have expired, or if tasks of a
         place may need different permits. Of a place with limits that is new here, the first task is loaded.
         """
         fresh = {
-            place: [(one, rank) for one, rank in found if one not in self._offered]
+            place: [ranked for ranked in found if ranked[1] not in self._offers.of(queue, place)]
             for place, found in tasks.items()
         }
-        if is_expiring or queue in self._rules.relayouts:
-            loaded = await self._load(sorted({one for found in fresh.values() for one, _ in found}))
+        if is_expiring or not self._rules.is_settled(queue):
+            loaded = await self._load(sorted({one for found in fresh.values() for _, one, _ in found}))
             return {
                 place: [
                     _head(place, loaded[one].task)
-                    for one, _ in found
+                    for _, one, _ in found
                     if one in loaded and self._may_start(loaded[one].task)
                 ]
                 for place, found in fresh.items()
             }
         subjects = await self._subjects_of(
-            queue, {place: found[0][0] for place, found in fresh.items() if found}
+            queue, {place: found[0][1] for place, found in fresh.items() if found}
         )
-        return {
-            place: [
-                Head(*lane_and_key(place), rank, one, subjects[place], place)
-                for one, rank in found
-                if place in subjects
+        heads: dict[str, list[Head]] = {}
+        for place, found in fresh.items():
+            subject, (lane, key) = subjects.get(place), lane_and_key(place)
+            heads[place] = [
+                Head(lane, key, rank, one, subject, (place, member))
+                for member, one, rank in found
+                if subject is not None
             ]
-            for place, found in fresh.items()
-        }
+        return heads
 
     async def _subjects_of(self, queue: str, firsts: Mapping[str, TaskId]) -> dict[str, Subject]:
         """Return what limits apply to, for each place: of its first task, or as known from an earlier one."""
         if self._rules.is_unlimited(queue):
-            return dict.fromkeys(firsts, Subject(queue, "", "", b""))
+            return dict.fromkeys(firsts, _any_subject(queue))
         unknown = {place: one for place, one in firsts.items() if (queue, place) not in self._subjects}
         if len(self._subjects) + len(unknown) > _MAX_SUBJECTS:
             self._subjects.clear()
@@ -242,7 +310,12 @@ def read_bucket(bucket: bytes | None) -> tuple[float | None, datetime | None]:
 
 
 def _head(place: str, task: Task) -> Head:
-    return Head(*lane_and_key(place), task.rank, task.id, _subject(task), place)
+    return Head(*lane_and_key(place), task.rank, task.id, _subject(task), (place, packed(task.id)))
+
+
+def _any_subject(queue: str) -> Subject:
+    """Return what limits apply to where there are none, so that tasks need not be loaded."""
+    return Subject(queue, "", "", b"")
 
 
 def _subject(task: Task) -> Subject:

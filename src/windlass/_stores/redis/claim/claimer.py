@@ -3,24 +3,25 @@
 import random
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...._model.lease import Claim, Claimed
 from ...._model.task import TaskId
-from ...._policy.order.limits import Subject
+from ...._policy.order.limits import Permit, Subject
 from ...._policy.order.windows import open_queues
 from ....errors import StoreError
 from ...rules import refusals
-from ...rules.claim_planner import ClaimPlanner, ClaimRules, Picked, Rotation, earliest
+from ...rules.claim_planner import ClaimPlanner, ClaimRules, Picked, Plan, Rotation, earliest
 from ...rules.queue_rules import QueueRules
 from ..connection.link import Argument
 from ..database import TRIES, Database
-from ..keys import packed, unpacked
+from ..keys import unpacked
 from ..rows import Stored, instant, read_task
 from ..unit_of_work import UnitOfWork
-from .answers import Answers
+from .answers import Answers, Offers
 from .relayout import RECOUNT
 
 CLAIMED_AT_ONCE = 125
@@ -48,6 +49,7 @@ class Claimer:
         self._kept: dict[TaskId, Stored] = {}
         self._subjects_rules: QueueRules | None = None
         self._subjects: dict[tuple[str, str], Subject] = {}  # what limits apply to, by queue and place
+        self._offers = Offers()
         self.wait: float | None = None  # seconds until another claim is worthwhile, as of the last one
 
     def take_kept(self, ids: Sequence[TaskId]) -> dict[TaskId, Stored]:
@@ -122,23 +124,21 @@ class Claimer:
         planner = ClaimPlanner(_claim_rules(rules, queues), self._rotation, now)
         if rules is not self._subjects_rules:
             self._subjects_rules, self._subjects = rules, {}
-        answers = Answers(self._database.client, self._database.keys, rules, self._subjects, now)
-        plan = planner.pick(_at_once(claim), claim.level)
-        picked: list[Picked] = []
-        try:
-            question = next(plan)
-            while True:
-                question = plan.send(await answers.answer(question))
-        except StopIteration as end:
-            picked = end.value
-        self.wait = earliest(planner.wait, self.wait)
-        taken = {permit.key for one in picked for permit in one.permits}
-        ledger = planner.ledger
-        changed = {key: left for key, left in ledger.tokens.items() if ledger.is_rewound or key in taken}
-        unit.spend(answers.buckets, {key: f"{left!r} {instant(now)}" for key, left in changed.items()})
-        reply = await self._database.commit(
-            "grant", unit, claim.session, claim.number, "1" if changed else "", *_wanted(picked)
+        answers = Answers(
+            self._database.client, self._database.keys, rules, self._subjects, now, self._offers
         )
+        try:
+            picked = await _played(planner.pick(_at_once(claim), claim.level), answers)
+            self.wait = earliest(planner.wait, self.wait)
+            taken = {permit.key for one in picked for permit in one.permits}
+            ledger = planner.ledger
+            changed = {key: left for key, left in ledger.tokens.items() if ledger.is_rewound or key in taken}
+            unit.spend(answers.buckets, {key: f"{left!r} {instant(now)}" for key, left in changed.items()})
+            reply = await self._database.commit(
+                "grant", unit, claim.session, claim.number, "1" if changed else "", *_runs(picked)
+            )
+        finally:
+            self._offers.remove(answers.offered)
         if picked and reply[0] and reply[3] == []:
             return [0]  # Others have taken all of them meanwhile: look again.
         return reply
@@ -148,15 +148,35 @@ def _at_once(claim: Claim) -> int:
     return max(min(claim.limit, CLAIMED_AT_ONCE), 0)
 
 
+async def _played(plan: Plan[list[Picked]], answers: Answers) -> list[Picked]:
+    """Answer all questions of a plan; return what it picked."""
+    try:
+        question = next(plan)
+        while True:
+            question = plan.send(await answers.answer(question))
+    except StopIteration as end:
+        picked: list[Picked] = end.value
+        return picked
+
+
 def _claim_rules(rules: QueueRules, queues: Sequence[str]) -> ClaimRules:
     settings: Mapping[str, Any] = {queue: rules.settings.get(queue) for queue in queues}
     return ClaimRules(settings, rules.limits, frozenset(rules.relayouts))
 
 
-def _wanted(picked: Sequence[Picked]) -> list[Argument]:
-    wanted: list[Argument] = [len(picked)]
-    for one in picked:
-        wanted += (packed(one.head.id), one.head.subject.queue, one.head.row, len(one.permits))
-        for permit in one.permits:
-            wanted += (permit.key, "" if permit.limit.running is None else permit.limit.running)
-    return wanted
+def _runs(picked: Sequence[Picked]) -> list[Argument]:
+    """Return picked tasks as a script takes them: runs of tasks in one place that need the same permits."""
+    runs: list[Argument] = []
+    number = 0
+    for (queue, place, permits), run in groupby(picked, key=_where):
+        members = [one.head.row[1] for one in run]
+        number += 1
+        runs += (queue, place, len(permits), len(members))
+        for permit in permits:
+            runs += (permit.key, "" if permit.limit.running is None else permit.limit.running)
+        runs += members
+    return [number, *runs]
+
+
+def _where(one: Picked) -> tuple[str, str, tuple[Permit, ...]]:
+    return one.head.subject.queue, one.head.row[0], one.permits

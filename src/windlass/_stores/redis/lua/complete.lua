@@ -23,7 +23,7 @@ for task = 1, tasks do
     end
 end
 local leaving, entering, freed, given_back = batch('ZREM'), batch('ZADD'), batch('HDEL'), batch('SREM')
-local written, groups, has_permits = {}, {}, false
+local written, groups, named, has_permits = {}, {}, {}, false
 for task = 1, tasks do
     local id, row, changing = ids[task], rows[task], ARGV[5 + 3 * task]
     local session, new, name, due, permits = completed(row, changing)
@@ -35,7 +35,7 @@ for task = 1, tasks do
         sets = {leaving.members(prefix .. 'g:running\31' .. name), entering.members(prefix .. 'g:completed\31' .. name),
             entering.members(prefix .. 'e:completed\31' .. kind)}
         groups[name] = sets
-        redis.call('SADD', prefix .. 'groups', 'completed\31' .. name)
+        named[#named + 1] = 'completed\31' .. name
     end
     local left, entered, ended, held = sets[1], sets[2], sets[3], freed.members(prefix .. 'h:' .. session)
     left[#left + 1] = id
@@ -53,6 +53,7 @@ end
 set_all(written)
 leaving.flush()
 entering.flush()
+in_parts('SADD', prefix .. 'groups', named)
 freed.flush()
 given_back.flush()
 if has_permits then

@@ -34,7 +34,7 @@ end
 -- Makes ready tasks running that are no longer in their sets of ready tasks. `done` must follow.
 local function lessor(prefix, session, number, worker, now)
     local leaving, entering, groups = batch('ZREM'), batch('ZADD'), {}
-    local written, held = {}, {}
+    local written, held, named = {}, {}, {}
     -- A hash whose values are short is a list at first, which every HSET would search; a long value prevents that.
     local long = string.rep('0', LONG - #number) .. number
     local plain = struct.pack(LEASE, now, #session, #worker, 0, 0) .. session .. worker
@@ -67,7 +67,7 @@ local function lessor(prefix, session, number, worker, now)
             if not sets then
                 sets = {leaving.members(prefix .. 'g:ready\31' .. name), entering.members(prefix .. 'g:running\31' .. name)}
                 groups[name] = sets
-                redis.call('SADD', prefix .. 'groups', 'running\31' .. name)
+                named[#named + 1] = 'running\31' .. name
             end
             local left, entered = sets[1], sets[2]
             left[#left + 1] = id
@@ -79,6 +79,7 @@ local function lessor(prefix, session, number, worker, now)
             set_all(written)
             leaving.flush()
             entering.flush()
+            in_parts('SADD', prefix .. 'groups', named)
             in_parts('HSET', prefix .. 'h:' .. session, held)
         end
     }

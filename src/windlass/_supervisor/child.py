@@ -102,7 +102,8 @@ class Child:
         silent, longest = 0, float(START_SECONDS)
         while True:
             try:
-                signs = await asyncio.wait_for(self._reader.read(4096), 1.0)
+                async with asyncio.timeout(1.0):
+                    signs = await self._reader.read(4096)
             except TimeoutError:
                 silent += 1
                 if silent >= longest:
@@ -122,7 +123,8 @@ class Child:
 
     async def _how_it_ended(self) -> str:
         try:
-            code = await asyncio.wait_for(self._process.wait(), EXIT_SECONDS)
+            async with asyncio.timeout(EXIT_SECONDS):
+                code = await self._process.wait()
         except TimeoutError:
             self.kill()
             return f"(pid {self.pid}) closed its connection and was killed"

@@ -130,6 +130,7 @@ class HeartbeatLoop:
 
     def start(self) -> None:
         self._running = run_on_heartbeat_thread(self._store, self._send_all)
+        self._running.add_done_callback(_log_failure)
 
     async def stop(self) -> None:
         """Stop sending; wait until the store handle is closed or left to other workers, or CLOSE_TIMEOUT."""
@@ -161,7 +162,8 @@ class HeartbeatLoop:
             if not left:
                 _call_on(self._workers_loop, self._worker.on_silence, sent - renewed)
             try:
-                await asyncio.wait_for(self._send(store), left or self._stop_after)
+                async with asyncio.timeout(left or self._stop_after):
+                    await self._send(store)
                 renewed = sent
                 pauses.succeeded()
                 wait = self._interval if in_phase else self._interval * random.random()
@@ -210,7 +212,8 @@ class HeartbeatLoop:
         self._woken.clear()
         short = min(_PROGRESS_EVERY, seconds)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._until_urgent(), short)
+            async with asyncio.timeout(short):
+                await self._until_urgent()
         if seconds > short and not self._progress and not self._stopping and not self._urgent:
             await wait_for_event(self._woken, seconds - short)
 
@@ -229,6 +232,11 @@ def _pause_after(error: Exception, pauses: Pauses) -> float:
         return pauses.failed(error)
     logger.warning("the heartbeat failed, retrying: %r", error)
     return pauses.grow()
+
+
+def _log_failure(running: "Future[None]") -> None:
+    if not running.cancelled() and (error := running.exception()) is not None:
+        logger.error("heartbeats failed; other workers will take over this worker's tasks", exc_info=error)
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:

@@ -238,7 +238,8 @@ class _Child:
         if self._has_lifespans and self.has_started and self.is_alive:
             with suppress(ConnectionError, TimeoutError):
                 await self._send(Leave(seconds=seconds))
-                await asyncio.wait_for(self._process.wait(), seconds + _EXIT_TIMEOUT)
+                async with asyncio.timeout(seconds + _EXIT_TIMEOUT):
+                    await self._process.wait()
         await self.end()
 
     async def end(self) -> None:
@@ -259,7 +260,8 @@ class _Child:
 
     async def _exit_reason(self) -> str:
         try:
-            code = await asyncio.wait_for(self._process.wait(), _EXIT_TIMEOUT)
+            async with asyncio.timeout(_EXIT_TIMEOUT):
+                code = await self._process.wait()
         except TimeoutError:  # it closed its pipes but still runs
             await self.end()
             return "the child process closed its pipes and was killed"

@@ -81,7 +81,8 @@ async def _stop(process: Process) -> None:
     if process.returncode is None:
         process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), _STOP_TIMEOUT)
+        async with asyncio.timeout(_STOP_TIMEOUT):
+            await process.wait()
     except TimeoutError:
         process.kill()
         await process.wait()

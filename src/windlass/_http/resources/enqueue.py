@@ -1,8 +1,6 @@
 """Enqueue tasks: one, a batch, or a stream of JSON lines."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -11,6 +9,7 @@ from starlette.requests import ClientDisconnect
 
 from ..._model.key import Scope
 from ..._model.task import NewTask
+from ..._timers import wait_for_event
 from ...errors import InvalidOption, InvalidPayload, NotFound, Refused, UsageError, WindlassError
 from ..bounds.rate_limit import limits_work
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations, decode_line
@@ -229,9 +228,7 @@ async def _within_rates(request: AnyRequest, batch: list[NewTask]) -> AsyncItera
             yield batch[:number]
             batch = batch[number:]
             continue
-        with suppress(TimeoutError):
-            await asyncio.wait_for(service.closing.wait(), max(seconds, _LEAST_PAUSE))
-        if service.closing.is_set():
+        if await wait_for_event(service.closing, max(seconds, _LEAST_PAUSE)):
             raise Problem("busy", "the server is stopping; send this line and the rest again")
         if has_disconnected(request.http):
             raise ClientDisconnect

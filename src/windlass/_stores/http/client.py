@@ -118,7 +118,8 @@ class StoreClient:
             elif loop.is_running():
                 elsewhere = asyncio.run_coroutine_threadsafe(client.aclose(), loop)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.wrap_future(elsewhere), CLOSE_SECONDS)
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await asyncio.wrap_future(elsewhere)
 
     def _http_client(self) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()

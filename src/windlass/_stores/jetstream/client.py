@@ -274,7 +274,8 @@ class Lines:
             elif loop.is_running():
                 elsewhere = asyncio.run_coroutine_threadsafe(_close(opening), loop)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.wrap_future(elsewhere), _CLOSE_SECONDS)
+                    async with asyncio.timeout(_CLOSE_SECONDS):
+                        await asyncio.wrap_future(elsewhere)
 
 
 async def _close(opening: "asyncio.Task[Line]") -> None:

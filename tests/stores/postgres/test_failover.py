@@ -204,6 +204,23 @@ async def test_a_standby_alone_is_unavailable(servers: Replicated) -> None:
             pass
 
 
+async def test_an_old_primary_that_comes_back_is_not_taken_for_a_new_one(servers: Replicated) -> None:
+    """The last primary may only be slow: what is acknowledged from then on would be on two servers."""
+    old = servers.primary
+    await asyncio.to_thread(old.kill)
+    await asyncio.to_thread(servers.promote)
+    found = Hosts(servers.url)
+    connection = await found.connect()
+    await found.note_timeline(connection)
+    await asyncio.to_thread(old.start_again)
+
+    with pytest.raises(ConnectionError, match="it was the primary before the last one"):
+        await found.connect_elsewhere()
+
+    connection.terminate()
+    await asyncio.to_thread(old.kill)
+
+
 async def test_a_host_that_does_not_answer_does_not_keep_us_from_the_next(servers: Replicated) -> None:
     with Proxy.start(servers.primary.url) as dead:
         dead.freeze()

@@ -195,6 +195,7 @@ class Connections:
         connection = await self._hosts.connect(command_timeout=COMMAND_SECONDS, **options)
         try:
             self._note(replace(self.server, settings=await read_settings(connection)))
+            await self._hosts.note_timeline(connection)
         except BaseException:
             connection.terminate()
             raise
@@ -215,7 +216,8 @@ class Connections:
             elif loop.is_running():
                 closing = asyncio.run_coroutine_threadsafe(_close_pool(making), loop)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.wrap_future(closing), _CLOSE_SECONDS * 2)
+                    async with asyncio.timeout(_CLOSE_SECONDS * 2):
+                        await asyncio.wrap_future(closing)
 
     def leave_to_parent(self) -> None:
         """In a forked child: forget the parent's connections without touching them."""

@@ -2,9 +2,10 @@
 
 import asyncio
 import socket
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
@@ -20,12 +21,27 @@ _LIBPQ_ONLY = frozenset({"connect_timeout", "load_balance_hosts", "tcp_user_time
 DEAD_PEER_SECONDS = 15  # without an acknowledgement from the other host's kernel
 
 
+# The first eight digits of the name of a WAL file are the timeline, which every promotion increases.
+_TIMELINE = "SELECT system_identifier, pg_walfile_name(pg_current_wal_lsn()) FROM pg_control_system()"
+
+
+class Timeline(NamedTuple):
+    """Which of the histories of a cluster a primary writes."""
+
+    system: int
+    number: int
+
+
+Connect: TypeAlias = Callable[..., Coroutine[Any, Any, Connection]]
+
+
 class Hosts:
     """The hosts of a URL. One of them takes writes, and after a failover it is another one."""
 
     def __init__(self, dsn: str) -> None:
         self._dsns = each_host(_for_asyncpg(dsn))  # the one that took writes last is the first
         self.moves = 0  # how often another host was found to be the primary
+        self._timeline: Timeline | None = None  # of the last primary
 
     @property
     def are_several(self) -> bool:
@@ -43,11 +59,32 @@ class Hosts:
         return await self._search(self._dsns, self._dsns[:1], **options)
 
     async def connect_elsewhere(self, **options: Any) -> Connection:
-        """Connect to another host than the last primary, if one takes writes now."""
-        others = self._dsns[1:]
-        return await self._search(others, others, **options)
+        """Connect to another host than the last primary, if one takes writes now and has succeeded that one.
 
-    async def _search(self, dsns: list[str], first: list[str], **options: Any) -> Connection:
+        An old primary that has come back takes writes as well, but the last one may only be slow.
+        """
+        others = self._dsns[1:]
+        return await self._search(others, others, self._connect_successor, **options)
+
+    async def note_timeline(self, connection: Connection) -> None:
+        """Read the timeline of the primary from a connection to it, to know its successors by."""
+        if self.are_several:
+            self._timeline = await _timeline_of(connection)
+
+    async def _connect_successor(self, dsn: str, seconds: float, **options: Any) -> Connection:
+        connection = await _connect(dsn, seconds, **options)
+        found, last = await _timeline_of(connection), self._timeline
+        if found and last and found.system == last.system and found.number < last.number:
+            connection.terminate()
+            raise ConnectionError(
+                f"it was the primary before the last one (timeline {found.number}, not {last.number})"
+            )
+        return connection
+
+    async def _search(
+        self, dsns: list[str], first: list[str], connect: Connect | None = None, **options: Any
+    ) -> Connection:
+        connect = connect or _connect
         deadline = monotonic() + CONNECT_SECONDS
         attempts: dict[asyncio.Task[Connection], str] = {}
         failed: dict[str, BaseException] = {}
@@ -56,7 +93,7 @@ class Hosts:
             while (left := deadline - monotonic()) > 0:
                 for dsn in asked:
                     if dsn not in attempts.values():
-                        attempts[asyncio.create_task(_connect(dsn, left, **options))] = dsn
+                        attempts[asyncio.create_task(connect(dsn, left, **options))] = dsn
                 if (found := await _first_success(attempts, failed)) is not None:
                     self._put_first(found[0])
                     return found[1]
@@ -132,6 +169,16 @@ async def _connect(dsn: str, seconds: float, **options: Any) -> Connection:
         raise ConnectionError(str(error)) from error
     _detect_dead_peer(connection)
     return connection
+
+
+async def _timeline_of(connection: Connection) -> Timeline | None:
+    """Return the timeline of a primary; None where it cannot be read."""
+    try:
+        async with connection.transaction():  # or a pooler might lose the statement
+            row = await connection.fetchrow(_TIMELINE)
+    except asyncpg.PostgresError:
+        return None
+    return Timeline(row[0], int(row[1][:8], 16))
 
 
 def _detect_dead_peer(connection: Connection) -> None:

@@ -8,13 +8,17 @@ from contextlib import suppress
 from time import monotonic
 
 from .._timers import wait_for_event
-from ..errors import StoreError
+from ..errors import StoreError, StoreUnavailable
 
 logger = logging.getLogger("windlass.store")
 
 FIRST_PAUSE, LAST_PAUSE = 0.1, 5.0  # seconds, doubled from one to the other
 REMIND_AFTER = 600.0  # seconds until an outage that lasts is logged again
 REMIND_OF_REFUSAL_AFTER = 60.0  # the same if a retry cannot help, so that someone has to act
+
+
+class ShardUnavailable(StoreUnavailable):
+    """One of several shards is not available; what needs only the others can be done."""
 
 
 class Outage:

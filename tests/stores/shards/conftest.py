@@ -1,4 +1,4 @@
-"""Stores of three shards in memory, any of which can be taken down."""
+"""Stores of three shards in memory, any of which can be taken down, or be silent."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -10,7 +10,7 @@ from windlass._model.record import QueueRoute, Routes, ShardMap
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
-from windlass.testing.faults import Fault, FaultyStore
+from windlass.testing.faults import Fault, FaultyStore, Hold
 
 NAMES = ("a", "b", "c")
 MAP = ShardMap(
@@ -30,17 +30,24 @@ MAP = ShardMap(
 
 
 class Shards:
-    """Three shards in memory: the stores themselves, and which of them do not answer."""
+    """Three shards in memory: the stores themselves, which of them fail, and which do not answer at all."""
 
     def __init__(self, clock: Clock) -> None:
         self.stores = {name: MemoryStore(clock=clock) for name in NAMES}
         self.down: set[str] = set()
+        self.silent: dict[str, Hold] = {}
 
     def faulty(self) -> dict[str, Store]:
         return {name: FaultyStore(store, self._plan(name)) for name, store in self.stores.items()}
 
-    def _plan(self, name: str) -> Callable[[str], Fault | None]:
-        return lambda _: Fault.BEFORE if name in self.down else None
+    def _plan(self, name: str) -> Callable[[str], Fault | Hold | None]:
+        return lambda _: Fault.BEFORE if name in self.down else self.silent.get(name)
+
+    def let_go(self) -> None:
+        """Let the silent shards answer, also what they were asked meanwhile."""
+        silent, self.silent = self.silent, {}
+        for hold in silent.values():
+            hold.let_go()
 
 
 @pytest.fixture

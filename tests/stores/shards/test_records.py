@@ -1,15 +1,19 @@
 """Records: settings are on every shard, the rest on the home shard; limits across shards are refused."""
 
+import asyncio
+from time import monotonic
+
 import pytest
 
 from tests.loops.workers import eventually
-from tests.stores.shards.conftest import NAMES, Shards
+from tests.stores.shards.conftest import MAP, NAMES, Shards
 from tests.stores.shards.prepared import PreparedShards
 from windlass._model.limit import Limit, Quota
 from windlass._model.queue import QueueSettings, Retention
 from windlass._model.record import Audit, ShardMap
 from windlass.errors import Conflict, NotSupported, StoreUnavailable
 from windlass.testing.conformance.steps import OPERATOR, all_records, enqueue_one, worker_on
+from windlass.testing.faults import FaultyStore, Hold
 
 PAUSED = QueueSettings(name="by-tenant", paused=True)
 
@@ -96,6 +100,26 @@ async def test_a_shard_that_missed_a_change_gets_it_from_the_keeper(store, shard
         return found == [(PAUSED,)] * 3
 
     assert await eventually(all_have_it)
+
+
+async def test_a_setting_that_is_made_while_settings_are_copied_stays(shards: Shards) -> None:
+    hold = Hold()
+    held: set[str] = set()
+    stores = shards.faulty()
+    stores["b"] = FaultyStore(shards.stores["b"], lambda verb: hold if verb in held else None)
+    store = PreparedShards(stores, MAP)
+    await store.open()
+    store.shards.watch.due = monotonic() + 3600  # the map is not read meanwhile
+    held.add("records")
+
+    copying = asyncio.create_task(store.copy_settings("b"))
+    await hold.reached()
+    await store.put(PAUSED)
+    hold.let_go()
+    await copying
+
+    assert await all_records(shards.stores["b"], QueueSettings) == (PAUSED,)
+    await store.close()
 
 
 async def test_settings_are_read_elsewhere_while_the_home_shard_is_down(store, shards: Shards) -> None:

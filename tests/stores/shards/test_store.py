@@ -1,23 +1,24 @@
 """The handle: what shards promise together, their file, and the checks."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from tests.loops.workers import settings
+from tests.loops.workers import eventually, settings
 from tests.stores.shards.conftest import MAP, Shards
 from tests.stores.shards.prepared import PreparedShards
 from windlass import App
-from windlass._model.record import Routes, ShardMap
-from windlass._store.protocol import Capability, Durability, Severity
+from windlass._model.record import QueueRoute, Routes, ShardMap
+from windlass._store.protocol import Capability, Durability, Severity, Store
 from windlass._stores import open_store, store_name
 from windlass._stores.memory import MemoryStore
 from windlass._stores.shards import ShardedStore
-from windlass._stores.shards.routes import place
+from windlass._stores.shards.routes import place, routed
 from windlass._stores.sqlite import SQLiteStore
-from windlass.errors import InvalidOption, NotSupported, StoreError, StoreUnavailable
+from windlass.errors import InvalidOption, NotSupported, SchemaMismatch, StoreError, StoreUnavailable
 from windlass.testing.conformance.steps import all_records, all_tasks, enqueue_one, worker_on
 
 
@@ -26,6 +27,14 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "shards.toml"
     path.write_text(f'[shards]\na = "sqlite:///{tmp_path}/a.db"\nb = "sqlite:///{tmp_path}/b.db"\n')
     return path
+
+
+def read(path: Path) -> str:
+    return path.read_text()
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 async def test_a_program_runs_on_the_shards_of_a_file(file: Path) -> None:
@@ -85,6 +94,7 @@ async def test_a_store_becomes_the_first_shard_with_its_tasks(file: Path, tmp_pa
         ("[shards]\na = 1\n", "URL of a single store"),
         ('[shards]\na = "shards:///x"\n', "URL of a single store"),
         ('[shards]\na = "nosuch://x"\n', "no store for the URL"),
+        ('[shards]\na = "sqlite:///x.db"\nb = "sqlite:///x.db"\n', "'a' and 'b' have the same URL"),
         ("[shards\n", "not valid TOML"),
     ],
 )
@@ -148,6 +158,84 @@ async def test_a_map_that_names_an_unknown_shard_says_so_where_it_is_needed(shar
     await enqueue_one(store, queue="on-a")
     with pytest.raises(StoreUnavailable, match="names c"):
         await enqueue_one(store, queue="on-c")
+
+
+async def test_a_file_that_is_being_written_is_read_again_later(file: Path, tmp_path: Path) -> None:
+    store = open_store(f"shards://{file}")
+    await store.open()
+    complete = read(file) + f'c = "sqlite:///{tmp_path}/c.db"\n'
+    (one,) = await all_records(store, ShardMap)
+    routes = routed(replace(one, shards=("a", "b", "c")), "to-c", QueueRoute(over=("c",)))
+    routes = routed(routes, "to-a", QueueRoute(over=("a",)))
+    assert isinstance(store, ShardedStore)
+    for name in "ab":
+        await store.shards[name].store.put(routes)
+    await store.shards.refresh()
+
+    write(file, "[sha")
+    await store.shards.refresh()
+    await enqueue_one(store, queue="to-a")
+    with pytest.raises(StoreUnavailable, match=r"whose URL is not known yet: .*not valid TOML"):
+        await enqueue_one(store, queue="to-c")
+    write(file, complete)
+    await enqueue_one(store, queue="to-c")
+
+    assert len(await all_tasks(store)) == 2
+    await store.close()
+
+
+async def test_a_shard_with_an_older_schema_is_migrated_and_holds_up_no_other(file: Path) -> None:
+    before = open_store(f"shards://{file}")
+    await before.open()
+    assert isinstance(before, ShardedStore)
+    home = before.shards.map.home
+    (other,) = {"a", "b"} - {home}
+    newest = len(await before.migrations())
+    await before.shards[other].store.migrate(newest - 1)
+    await before.close()
+
+    store = open_store(f"shards://{file}")
+    await store.open()
+    assert isinstance(store, ShardedStore)
+    queues = {place(store.shards.routes, f"queue-{number}", ""): f"queue-{number}" for number in range(20)}
+    await enqueue_one(store, queue=queues[home])
+    with pytest.raises(SchemaMismatch, match=f"shard {other}"):
+        await enqueue_one(store, queue=queues[other])
+    taken = await store.migrate()
+
+    async def is_back() -> bool:
+        with suppress(SchemaMismatch):
+            await enqueue_one(store, queue=queues[other])
+            return True
+        return False
+
+    assert [step.number for step in taken] == [newest]
+    assert await eventually(is_back)
+    await store.close()
+
+
+async def test_all_shards_with_an_older_schema_are_migrated(file: Path) -> None:
+    before = open_store(f"shards://{file}")
+    await before.open()
+    await before.migrate(len(await before.migrations()) - 1)
+    await before.close()
+    store = open_store(f"shards://{file}")
+
+    with pytest.raises(SchemaMismatch):
+        await store.open()
+    taken = await store.migrate()
+    await eventually(lambda: _opens(store))
+    await store.close()
+
+    assert len(taken) == 1
+
+
+async def _opens(store: Store) -> bool:
+    try:
+        await store.open()
+    except SchemaMismatch:
+        return False
+    return True
 
 
 async def test_a_check_shows_each_shard(store: PreparedShards, shards: Shards) -> None:

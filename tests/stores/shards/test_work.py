@@ -9,11 +9,13 @@ import pytest
 from tests.loops.workers import eventually
 from tests.stores.shards.conftest import MAP, NAMES, Shards
 from tests.stores.shards.prepared import PreparedShards
-from windlass._model.filter import CancelTasks, Filter
+from windlass._model.filter import CancelTasks, Filter, Page
 from windlass._model.lease import Claimed
+from windlass._model.record import Session
 from windlass._model.state import State
 from windlass._model.verdict import Receipt
 from windlass._store.protocol import Wake
+from windlass._stores.shards import work
 from windlass._stores.shards.connection import renewals
 from windlass.errors import SessionLost, StoreUnavailable
 from windlass.testing.clock import ManualClock
@@ -229,6 +231,54 @@ async def test_a_session_that_no_shard_has_is_lost(store: PreparedShards) -> Non
     assert not (await worker.beat()).alive
     with pytest.raises(SessionLost):
         await worker.claim(1, *QUEUES)
+
+
+async def test_a_shard_without_the_session_yet_keeps_no_other_from_settling(store, worker, shards) -> None:
+    """A shard that was just added gets the session with the next heartbeat."""
+    claimed = await _claim_on_each(store, worker)
+    await shards.stores["b"].remove(Session, worker.session)
+    await enqueue_one(store, queue="on-c")
+
+    settled = [
+        await store.settle([complete(claimed[name])], worker.next_claim(1, *QUEUES)) for name in ("a", "c")
+    ]
+    await worker.beat()
+
+    assert [one.receipts for one in settled] == [(Receipt.APPLIED,)] * 2
+    assert sum(len(one.claimed) for one in settled) == 1
+
+
+async def test_listeners_are_woken_when_a_shard_is_back_and_not_before(store, shards, monkeypatch) -> None:
+    monkeypatch.setattr(work, "_LISTEN_AGAIN_AFTER", 0.01)
+    heard: list[Wake] = []
+
+    async def listen() -> None:
+        async for wake in store.wakes(("on-b",)):
+            heard.append(wake)  # noqa: PERF401 - the test looks at it meanwhile
+
+    async def is_heard() -> bool:
+        await enqueue_one(store, queue="on-b")
+        return bool(heard)
+
+    listening = asyncio.create_task(listen())
+    await eventually(is_heard)
+    shards.down = {"b"}
+    with pytest.raises(StoreUnavailable):
+        await store.find(Filter(queues=("on-b",)), Page())
+    await enqueue_one(shards.stores["b"], queue="on-b")  # breaks the stream
+    heard.clear()
+    asked = shards.stores["b"], store.shards["b"].health
+    failures = iter(range(3))
+    while next(failures, None) is not None:  # it is asked in vain some times
+        before = asked[1]._ask_again_at
+        await eventually(lambda before=before: asked[1]._ask_again_at > before)
+    while_down = [*heard]
+    shards.down.clear()
+    await eventually(lambda: set(heard) == set(Wake))
+    listening.cancel()
+    await asyncio.wait([listening])
+
+    assert while_down == []
 
 
 async def test_the_state_of_a_task_is_read_where_it_is(store, worker) -> None:

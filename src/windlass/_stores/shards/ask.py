@@ -23,6 +23,7 @@ from ..._model.transition import Applied
 from ...errors import StoreUnavailable
 from ..rules.audit import is_about_tasks
 from .connection.handle import OnShards
+from .connection.shard import Shard
 from .pages import merge_counts, merge_slices
 from .routes import places
 
@@ -50,9 +51,13 @@ class ShardTasks(OnShards):
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Merge the pages of the shards by id."""
         await self._shards.ready()
-        answers, errors = await self._shards.each(
-            self._names(where), lambda shard: shard.call(shard.store.find, where, page)
-        )
+
+        async def ask(shard: Shard) -> Slice[Task]:
+            if where.ids is None:
+                return await shard.call_unless_silent(shard.store.find, where, page)
+            return await shard.call_within(shard.store.find, where, page)  # quick, and others may have them
+
+        answers, errors = await self._shards.each(self._names(where), ask)
         for name, found in answers.items():
             self._shards.places.add([task.id for task in found.items], name)
         merged = merge_slices([*answers.values()], page, lambda task: task.id)
@@ -65,7 +70,8 @@ class ShardTasks(OnShards):
         """Add up the counts of the shards."""
         await self._shards.ready()
         answers = await self._shards.every(
-            self._names(where), lambda shard: shard.call(shard.store.count, where, by, sized=sized)
+            self._names(where),
+            lambda shard: shard.call_unless_silent(shard.store.count, where, by, sized=sized),
         )
         return merge_counts(answers.values())
 
@@ -93,9 +99,7 @@ class ShardTasks(OnShards):
             spread = _spread(its_action, len(applied.ids))
             try:
                 shard = self._shards[name]
-                if isinstance(action, Expire):
-                    shard.health.check()
-                applied += await shard.call(shard.store.apply, spread, its_filter, left)
+                applied += await shard.call_unless_silent(shard.store.apply, spread, its_filter, left)
                 answered = True
             except StoreUnavailable as error:
                 problem = error

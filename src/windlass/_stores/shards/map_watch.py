@@ -6,7 +6,7 @@ by different routes, and keys stay unique while a queue moves.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
@@ -35,20 +35,26 @@ class MapWatch:
         self.map: ShardMap | None = None
         self.due = 0.0  # when to read it again, by `monotonic`
         self._read_at: dict[str, float] = {}
-        self._effective_from = 0.0  # by `monotonic`
+        self._effective = 0, 0.0  # the version of a map, and when its routes take effect by `monotonic`
 
     @property
     def routes(self) -> Routes:
         """The routes that new tasks follow now."""
-        assert self.map is not None
-        if self.map.former and monotonic() < self._effective_from:
-            return self.map.former[0]
-        return self.map.routes
+        shard_map = self.map
+        assert shard_map is not None
+        if shard_map.former and self._seconds_until(shard_map) > 0:
+            return shard_map.former[0]
+        return shard_map.routes
 
     @property
     def seconds_until_effective(self) -> float:
         """How long new tasks still follow the former routes."""
-        return max(self._effective_from - monotonic(), 0.0)
+        return 0.0 if self.map is None else self._seconds_until(self.map)
+
+    def _seconds_until(self, shard_map: ShardMap) -> float:
+        """How long until the routes of this map take effect. Another thread may be taking over a newer."""
+        version, at = self._effective
+        return max(at - monotonic(), 0.0) if version == shard_map.version else 0.0
 
     def is_known_of(self, shard: str) -> bool:
         """Whether the map was read from this shard a short time ago."""
@@ -59,8 +65,9 @@ class MapWatch:
 
         Raises StoreUnavailable if no shard answers, or if there is no map yet and not all do.
         """
-        self.due = monotonic() + REFRESH_EVERY
-        stored, error = await self._read(shards)
+        began = monotonic()
+        self.due = began + REFRESH_EVERY
+        stored, error = await _read(shards)
         if error is not None and (not stored or not any(stored.values())):
             raise error
         newest = max((one for one in stored.values() if one), key=lambda one: one.version, default=None)
@@ -73,39 +80,47 @@ class MapWatch:
                 raise _foreign(name)
         if self.map is None or newest.version > self.map.version:
             await self._take_over(newest, shards)
+        self._read_at |= dict.fromkeys(stored, began)  # only now: other callers must not go by the older map
+        await self._copy_to_older(stored, shards)
+
+    async def _copy_to_older(self, stored: Mapping[str, ShardMap | None], shards: Sequence[Shard]) -> None:
+        """Write the newest map to shards without it; the one that has it may not answer any more."""
+        newest = self.map
+        assert newest is not None
         for shard in shards:
             before = stored.get(shard.name)
             if shard.name in stored and shard.name in newest.shards and _is_older(before, newest):
-                with suppress(Conflict):
-                    await shard.call(shard.store.put, newest, None, before)
-
-    async def _read(self, shards: Sequence[Shard]) -> tuple[dict[str, ShardMap | None], StoreError | None]:
-        """Return the maps of the shards that answer, and the last error."""
-        stored: dict[str, ShardMap | None] = {}
-        errors: list[StoreError] = []
-
-        async def read(shard: Shard) -> None:
-            began = monotonic()
-            try:
-                found = await shard.call_within(shard.store.records, ShardMap, Page(limit=1))
-            except StoreUnavailable as error:
-                errors.append(error)
-                return
-            stored[shard.name] = found.items[0] if found.items else None
-            self._read_at[shard.name] = began
-
-        await asyncio.gather(*map(read, shards))
-        return stored, errors[-1] if errors else None
+                with suppress(Conflict, StoreUnavailable):
+                    await shard.call_within(shard.store.put, newest, None, before)
 
     async def _take_over(self, newest: ShardMap, shards: Sequence[Shard]) -> None:
-        effective_from = 0.0
+        wait = 0.0
         if newest.effective_at is not None:
             for shard in sorted(shards, key=lambda one: one.name != newest.home):
-                with suppress(StoreUnavailable):
-                    now = await shard.call(shard.store.now)
-                    effective_from = monotonic() + (newest.effective_at - now).total_seconds()
+                with suppress(StoreError):
+                    wait = (newest.effective_at - await shard.call_within(shard.store.now)).total_seconds()
                     break
-        self._effective_from, self.map = effective_from, newest
+        if self.map is None or newest.version > self.map.version:  # no other call was faster
+            # Never longer than after a change: the clock of another shard than the home shard may be slow.
+            self._effective = newest.version, monotonic() + min(wait, EFFECTIVE_AFTER.total_seconds())
+            self.map = newest
+
+
+async def _read(shards: Sequence[Shard]) -> tuple[dict[str, ShardMap | None], StoreError | None]:
+    """Return the maps of the shards that answer, and the last error."""
+    stored: dict[str, ShardMap | None] = {}
+    errors: list[StoreError] = []
+
+    async def read(shard: Shard) -> None:
+        try:
+            found = await shard.call_for(KNOWN_FOR, shard.store.records, ShardMap, Page(limit=1))
+        except StoreError as error:
+            errors.append(error)
+        else:
+            stored[shard.name] = found.items[0] if found.items else None
+
+    await asyncio.gather(*map(read, shards))
+    return stored, errors[-1] if errors else None
 
 
 async def _create(shards: Sequence[Shard]) -> ShardMap:
@@ -133,18 +148,38 @@ async def publish(changed: ShardMap, before: ShardMap, shards: Sequence[Shard], 
     The home shard comes first: it decides between changes at the same time, and has the audit entry. Raises
     Conflict, StoreUnavailable.
     """
-    for shard in sorted(shards, key=lambda one: one.name != changed.home):
-        if shard.name == changed.home:
-            await shard.call(shard.store.put, changed, by, before)
-        elif shard.name not in changed.shards:
-            await shard.call(shard.store.remove, ShardMap, changed.name)
-        else:
-            found = await shard.call(shard.store.records, ShardMap, Page(limit=1))
-            stored = found.items[0] if found.items else None
-            if stored is not None and stored.id != changed.id:
-                raise _foreign(shard.name)
-            if _is_older(stored, changed):  # else another process has copied it already
-                await shard.call(shard.store.put, changed, None, stored)
+    (home,) = [shard for shard in shards if shard.name == changed.home]
+    await home.call(home.store.put, changed, by, before)
+    problem: StoreUnavailable | None = None
+    for shard in (one for one in shards if one is not home):
+        try:
+            if shard.name in changed.shards:
+                await _copy(changed, shard)
+            else:
+                await shard.call(shard.store.remove, ShardMap, changed.name)
+        except StoreUnavailable as error:
+            problem = error
+    if problem is not None:
+        raise StoreUnavailable(
+            f"{problem}; the change is stored on the others, and this shard gets it when it is back"
+        )
+
+
+async def _copy(newest: ShardMap, shard: Shard) -> None:
+    """Write a map to a shard, unless another process has copied it already."""
+    stored = await check_map_of(shard, newest.id)
+    if _is_older(stored, newest):
+        with suppress(Conflict):
+            await shard.call(shard.store.put, newest, None, stored)
+
+
+async def check_map_of(shard: Shard, map_id: str) -> ShardMap | None:
+    """Return the map that a shard has. Raises StoreError if it is that of another store."""
+    found = await shard.call(shard.store.records, ShardMap, Page(limit=1))
+    stored = found.items[0] if found.items else None
+    if stored is not None and stored.id != map_id:
+        raise _foreign(shard.name)
+    return stored
 
 
 def _foreign(shard: str) -> StoreError:

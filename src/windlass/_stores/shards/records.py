@@ -18,7 +18,7 @@ from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings
 from ..._model.record import Archive, Audit, Record, Routes, Session, ShardMap
 from ..._store.protocol import all_records
-from ...errors import NotSupported, StoreUnavailable
+from ...errors import Conflict, NotSupported, StoreUnavailable
 from . import refusals
 from .connection.handle import OnShards
 from .pages import merge_slices, record_name
@@ -49,9 +49,9 @@ class ShardRecords(OnShards):
         if isinstance(record, Limit):
             check_limit(record, self._shards.routes)
         home = self._shards[self._shards.map.home]
-        await home.call(home.store.put, record, by, expected)
+        await home.call_unless_silent(home.store.put, record, by, expected)
         if isinstance(record, SETTINGS):
-            await self._others(lambda shard: shard.call(shard.store.put, record))
+            await self._others(lambda shard: shard.call_unless_silent(shard.store.put, record))
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Remove a setting or session from every shard, any other record from the home shard."""
@@ -67,9 +67,9 @@ class ShardRecords(OnShards):
                 ),
             )
             return any(answers.values())
-        existed = await home.call(home.store.remove, kind, name, by)
+        existed = await home.call_unless_silent(home.store.remove, kind, name, by)
         if kind in SETTINGS:
-            await self._others(lambda shard: shard.call(shard.store.remove, kind, name))
+            await self._others(lambda shard: shard.call_unless_silent(shard.store.remove, kind, name))
         return existed
 
     async def _others(self, call: Any) -> None:
@@ -89,17 +89,19 @@ class ShardRecords(OnShards):
         """
         await self._shards.ready()
         if kind in _MERGED:
-            answers = await self._shards.every(
-                self._shards.names, lambda shard: shard.call(shard.store.records, kind, page)
+            # A session is on every shard; of the others one that does not answer has what no other has.
+            ask = self._shards.some if kind is Session else self._shards.every
+            answers = await ask(
+                self._shards.names, lambda shard: shard.call_within(shard.store.records, kind, page)
             )
             return merge_slices([*answers.values()], page, record_name)
         home, *others = (self._shards[name] for name in self._shards.names)
         try:
-            return await home.call(home.store.records, kind, page)
+            return await home.call_within(home.store.records, kind, page)
         except StoreUnavailable:
             for shard in others if kind in SETTINGS else ():
                 with suppress(StoreUnavailable):
-                    return await shard.call(shard.store.records, kind, page)
+                    return await shard.call_within(shard.store.records, kind, page)
             raise
 
     # -- copies --------------------------------------------------------------------------------------
@@ -109,11 +111,13 @@ class ShardRecords(OnShards):
         home, shard = self._shards[self._shards.map.home], self._shards[name]
         changed = 0
         for kind in SETTINGS:
-            meant = {one.name: one for one in await home.call(all_records, home.store, kind)}
-            found = {one.name: one for one in await shard.call(all_records, shard.store, kind)}
+            # The home shard last: what is changed meanwhile is changed there first, and must not be undone.
+            found = {one.name: one for one in await shard.call_within(all_records, shard.store, kind)}
+            meant = {one.name: one for one in await home.call_within(all_records, home.store, kind)}
             for missing in (one for one_name, one in meant.items() if found.get(one_name) != one):
-                await shard.call(shard.store.put, missing)
-                changed += 1
+                with suppress(Conflict):
+                    await shard.call(shard.store.put, missing, None, found.get(missing.name))
+                    changed += 1
             for extra in found.keys() - meant.keys():
                 await shard.call(shard.store.remove, kind, extra)
                 changed += 1

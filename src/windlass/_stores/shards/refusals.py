@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ..._model.limit import Limit
-from ...errors import NotSupported, StoreUnavailable
+from ...errors import InvalidOption, NotSupported, StoreUnavailable
 
 _TOGETHER = "route their queues to one shard: windlass shards route QUEUE SHARD (docs/shards.md)"
 
@@ -57,6 +57,10 @@ def unique_in_move(queue: str, shard: str, number: int) -> StoreUnavailable:
 
 def unplaced(shard: str, path: str) -> StoreUnavailable:
     return StoreUnavailable(f"the map of shards names {shard}, which {path} does not; add its URL there")
+
+
+def unreadable(shard: str, error: InvalidOption) -> StoreUnavailable:
+    return StoreUnavailable(f"the map of shards names {shard}, whose URL is not known yet: {error}")
 
 
 def stale_map(shard: str) -> StoreUnavailable:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..._store.protocol import Capability, Durability, Join, Promise, Store
-from ...errors import StoreUnavailable
+from ...errors import StoreError
 from . import refusals
 from .ask import ShardTasks
 from .connection.handle import ShardHandles
@@ -56,8 +56,8 @@ class ShardedStore(ShardEnqueue, ShardWork, ShardTasks, ShardUpkeep):
 
     async def open(self) -> None:
         """Open every shard that answers, and read the map. Raises StoreUnavailable if none answers."""
-        await self._shards.ready()
-        await self._shards.some(self._shards.names, lambda shard: shard.open())
+        await self._shards.known()
+        await self._shards.some(self._shards.names, lambda shard: shard.open_within())
 
     async def close(self) -> None:
         """Close all shards."""
@@ -70,12 +70,12 @@ class ShardedStore(ShardEnqueue, ShardWork, ShardTasks, ShardUpkeep):
     async def now(self) -> datetime:
         """Return the time of the home shard or, if it does not answer, of the next one that does."""
         await self._shards.ready()
-        problem: StoreUnavailable | None = None
+        problem: StoreError | None = None
         for name in self._shards.names:
-            shard = self._shards[name]
             try:
+                shard = self._shards[name]
                 return await shard.call_within(shard.store.now)
-            except StoreUnavailable as error:
+            except StoreError as error:
                 problem = problem or error
         assert problem is not None
         raise problem

@@ -11,7 +11,7 @@ from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.transition import Pruned, TaskTransition, pruned_counts
 from ..._store.protocol import Capability, Finding, Migration, Promoted
-from ...errors import NotSupported, SessionLost, StoreError, StoreUnavailable
+from ...errors import NotSupported, SessionLost, StoreError
 from .connection.handle import OnShards
 from .connection.shard import Shard
 from .records import ShardRecords
@@ -37,10 +37,10 @@ class ShardUpkeep(ShardRecords, OnShards):
             return False
         problem: StoreError | None = None
         for name in self._shards.names:
-            shard = self._shards[name]
             try:
+                shard = self._shards[name]
                 return await shard.call_within(shard.store.lead, holder, lease_for)
-            except StoreUnavailable as error:
+            except StoreError as error:
                 problem = problem or error
         assert problem is not None
         raise problem
@@ -55,10 +55,8 @@ class ShardUpkeep(ShardRecords, OnShards):
         left = limit
         for name in self._shards.names:
             try:
-                shard = self._shards[name]
-                shard.health.check()
-                answer = await call(shard, left)
-            except (StoreUnavailable, SessionLost) as error:
+                answer = await call(self._shards[name], left)
+            except (StoreError, SessionLost) as error:
                 problem = problem or error
                 continue
             answers.append(answer)
@@ -70,7 +68,7 @@ class ShardUpkeep(ShardRecords, OnShards):
     async def promote(self, limit: int) -> Promoted:
         """Promote on every shard, up to `limit` tasks in all."""
         answers = await self._in_turn(
-            limit, lambda shard, left: shard.call(shard.store.promote, left), lambda one: one.number
+            limit, lambda shard, left: shard.call_within(shard.store.promote, left), lambda one: one.number
         )
         instants = [one.next_at for one in answers if one.next_at is not None]
         return Promoted(number=sum(one.number for one in answers), next_at=min(instants, default=None))
@@ -79,7 +77,7 @@ class ShardUpkeep(ShardRecords, OnShards):
         """Rescue on every shard, up to `limit` tasks in all."""
 
         async def rescue(shard: Shard, left: int) -> Sequence[Claimed]:
-            rescued = await shard.call(shard.store.rescue, session, left)
+            rescued = await shard.call_within(shard.store.rescue, session, left)
             self._shards.places.add([one.task.id for one in rescued], shard.name)
             return rescued
 
@@ -95,7 +93,7 @@ class ShardUpkeep(ShardRecords, OnShards):
 
         async def prune(shard: Shard, left: int) -> Pruned:
             who = by if shard.name == self._shards.map.home else None
-            return await shard.call(shard.store.prune, default, left, who)
+            return await shard.call_unless_silent(shard.store.prune, default, left, who)
 
         answers = await self._in_turn(limit, prune, lambda one: one.number)
         numbers: Counter[tuple[str, State]] = Counter()
@@ -114,12 +112,14 @@ class ShardUpkeep(ShardRecords, OnShards):
     # -- admin ---------------------------------------------------------------------------------------
 
     async def migrations(self) -> Sequence[Migration]:
-        """Return the migrations of the shards, if all are of one kind; applied are those that all have."""
+        """Return the migrations of the shards, if all are of one kind; applied are those that all have.
+
+        A shard that does not answer is left out: every command asks for them. `migrate` needs all shards.
+        """
         if not self._have_one_schema:
             return ()
-        await self._shards.ready()
-        answers = await self._shards.every(
-            self._shards.names, lambda shard: shard.call(shard.store.migrations)
+        answers = await self._shards.some(
+            self._shards.registry.names, lambda shard: shard.call_unopened(shard.store.migrations)
         )
         first, *others = answers.values()
         behind = {one.number for steps in others for one in steps if not one.applied}
@@ -131,20 +131,24 @@ class ShardUpkeep(ShardRecords, OnShards):
         ]
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:
-        """Migrate one shard after another; return the steps taken on any of them."""
+        """Migrate one shard after another; return the steps taken on any of them.
+
+        Those of the file: their maps cannot be read before, nor can they be opened.
+        """
         if not self._have_one_schema:
             raise NotSupported("the shards have no schema in common; migrate each by its own URL")
-        await self._shards.ready()
         taken: dict[int, Migration] = {}
-        for name in self._shards.names:
+        for name in self._shards.registry.names:
             shard = self._shards[name]
-            taken |= {one.number: one for one in await shard.call(shard.store.migrate, target)}
+            taken |= {one.number: one for one in await shard.call_unopened(shard.store.migrate, target)}
         return [taken[number] for number in sorted(taken)]
 
     async def check(self) -> Sequence[Finding]:
         """Check each shard, and whether tasks are where claims look for them."""
         await self._shards.ready()
-        answers, _ = await self._shards.each(self._shards.names, lambda shard: shard.call(shard.store.check))
+        answers, _ = await self._shards.each(
+            self._shards.names, lambda shard: shard.call_unless_silent(shard.store.check)
+        )
         findings: list[Finding] = []
         for status in await read_status(self._shards):
             findings.append(finding_of(status))

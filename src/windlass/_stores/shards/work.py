@@ -13,7 +13,7 @@ from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store.protocol import Wake
 from ...errors import SessionLost, StoreError, StoreUnavailable
 from .connection.handle import OnShards, ShardHandles
-from .connection.shard import Shard
+from .connection.shard import ANSWER_WITHIN, Shard
 from .routes import places
 
 _LISTEN_AGAIN_AFTER = 1.0
@@ -137,9 +137,13 @@ class ShardWork(OnShards):
     # -- sessions ------------------------------------------------------------------------------------
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Renew the session on every shard, and open it on those that do not have it, if some have it."""
-        await self._shards.ready()
+        """Renew the session on every shard, and open it on those that do not have it, if some have it.
+
+        A shard that does not answer must not keep it from being renewed on the others in time.
+        """
+        await self._shards.known()
         began = monotonic()
+        seconds = min(ANSWER_WITHIN, beat.lease_for.total_seconds() / 4)
         known = {lease.task_id: self._shards.places.get(lease.task_id) for lease in beat.held}
 
         async def send(shard: Shard, *, opening: bool = beat.opening) -> HeartbeatReply:
@@ -151,7 +155,7 @@ class ShardWork(OnShards):
                     one for one in beat.progress if known.get(one.lease.task_id) in (None, shard.name)
                 ),
             )
-            return await shard.call_within(shard.store.heartbeat, part)
+            return await shard.call_for(seconds, shard.store.heartbeat, part)
 
         replies = await self._shards.some(self._shards.names, send)
         missing = [name for name, reply in replies.items() if not reply.alive]
@@ -183,7 +187,7 @@ class ShardWork(OnShards):
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         """Yield the hints of every shard that may have tasks of these queues; of all shards if none is given.
 
-        A shard whose connection breaks is listened to again, with a hint of each kind: one may be missed.
+        A shard whose connection broke is listened to again, with a hint of each kind: one may be missed.
         """
         hints: asyncio.Queue[Wake] = asyncio.Queue()
         listeners: dict[str, asyncio.Task[None]] = {}
@@ -209,15 +213,15 @@ class ShardWork(OnShards):
                 await asyncio.wait(listeners.values())
 
     async def _listen(self, name: str, queues: Sequence[str], hints: "asyncio.Queue[Wake]") -> None:
+        missed: Sequence[Wake] = ()
         while True:
-            try:
+            with suppress(StoreError):  # The shard's outage is logged by those who call it.
                 shard = self._shards[name]
-                shard.health.check()
-                await shard.open()
+                await shard.check()
+                await shard.open_within()
+                for wake in missed:
+                    hints.put_nowait(wake)
                 async for wake in shard.store.wakes(queues):
                     hints.put_nowait(wake)
-            except StoreError:
-                pass  # The shard's outage is logged by those who call it.
+            missed = tuple(Wake)
             await asyncio.sleep(_LISTEN_AGAIN_AFTER)
-            for wake in Wake:
-                hints.put_nowait(wake)

@@ -38,4 +38,7 @@ def read_urls(path: Path) -> dict[str, str]:
             )
         if not isinstance(url, str) or url.startswith("shards:"):
             raise InvalidOption(f"{path}: shard {name!r} must be the URL of a single store")
+        twin = next(one for one, its_url in urls.items() if its_url == url)
+        if twin != name and not url.startswith("memory:"):  # of which each is a store of its own
+            raise InvalidOption(f"{path}: shards {twin!r} and {name!r} have the same URL")
     return urls

@@ -73,6 +73,12 @@ class ShardHandles:
         home = self.map.home
         return (home, *(name for name in self.map.shards if name != home))
 
+    async def known(self) -> ShardMap:
+        """Return the map as it was read last; read it if it never was. Raises StoreUnavailable."""
+        if self.watch.map is None:
+            await self.refresh()
+        return self.map
+
     async def ready(self) -> ShardMap:
         """Read the map again if it is time to, and return it. Raises StoreUnavailable if there is none."""
         if self.watch.map is None:

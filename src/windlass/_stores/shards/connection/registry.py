@@ -42,7 +42,10 @@ class ShardRegistry:
         """Make a new handle on a shard. Raises StoreUnavailable if its URL is not known."""
         with self._lock:
             if name not in self._stores and self._path is not None:
-                self._read_file()
+                try:
+                    self._read_file()
+                except InvalidOption as error:  # it may be half-written: processes that run go on
+                    raise refusals.unreadable(name, error) from error
             if name not in self._stores:
                 raise refusals.unplaced(name, str(self._path or "this process"))
             health = self._health.setdefault(name, ShardHealth(name))

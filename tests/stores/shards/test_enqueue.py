@@ -1,16 +1,22 @@
 """Enqueue: each task on the shard of its queue; what would span shards is refused and stored nowhere."""
 
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
+from tests.loops.workers import eventually
 from tests.stores.shards.conftest import MAP, NAMES, Shards
 from tests.stores.shards.prepared import PreparedShards
-from windlass._model.filter import Filter, Page
-from windlass._model.record import QueueRoute
+from windlass._model.filter import CancelTasks, Filter, Page
+from windlass._model.record import QueueRoute, ShardMap
 from windlass._stores.shards.routes import routed
 from windlass.errors import DuplicateTask, IdempotencyConflict, NotFound, NotSupported, StoreUnavailable
-from windlass.testing.conformance.steps import a_task, all_tasks, enqueue_one
-from windlass.testing.faults import Fault, FaultyStore, scripted
+from windlass.testing.clock import ManualClock
+from windlass.testing.conformance.steps import OPERATOR, a_task, all_records, all_tasks, enqueue_one
+from windlass.testing.faults import Fault, FaultyStore, Hold, scripted
 
 OTHER = b'[{"id":"00000000-0000-7000-8000-000000000009","type":"x","payload":{},"queue":"%s"}]'
 
@@ -123,6 +129,36 @@ class TestMovedQueues:
         await enqueue_one(store, queue="on-a", fingerprint="g")
         assert refused.value.standing == first
 
+    async def test_a_key_and_a_period_that_have_passed_are_free_after_the_move(
+        self, store, moved, clock: ManualClock
+    ) -> None:
+        day, hour = timedelta(days=1), timedelta(hours=1)
+        keyed = {"queue": "on-a", "idempotency_key": "k", "idempotency_digest": "d", "idempotency_for": day}
+        unique = {"queue": "on-a", "fingerprint": "f", "unique_for": hour}
+        first = [await enqueue_one(store, **keyed), await enqueue_one(store, **unique)]
+        await store.apply(CancelTasks(by=OPERATOR), Filter(ids=tuple(first)), 2)
+        await moved()
+
+        with pytest.raises(DuplicateTask, match="unique for a period"):
+            await enqueue_one(store, **unique)
+        (repeated,) = await store.enqueue([a_task(**keyed)])
+        clock.advance(2 * 86_400)
+        (keyed_again,) = await store.enqueue([a_task(**keyed)])
+        (unique_again,) = await store.enqueue([a_task(**unique)])
+
+        assert (repeated.id, repeated.created) == (first[0], False)
+        assert (keyed_again.created, unique_again.created) == (True, True)
+
+    async def test_an_encrypted_payload_is_the_same_request_though_it_differs(self, store, moved) -> None:
+        key = {"queue": "on-a", "idempotency_key": "k", "idempotency_digest": "d"}
+        payloads = [b'{"to":"~windlass-encrypted:1:k1:%s"}' % text for text in (b"x", b"y")]
+        first = await enqueue_one(store, **key, payload=payloads[0])
+        await moved()
+
+        (again,) = await store.enqueue([a_task(**key, payload=payloads[1])])
+
+        assert (again.id, again.created) == (first, False)
+
     async def test_nothing_is_enqueued_while_the_former_shard_cannot_be_asked(
         self, store, shards: Shards, moved
     ) -> None:
@@ -131,6 +167,39 @@ class TestMovedQueues:
 
         with pytest.raises(StoreUnavailable, match="shard a"):
             await enqueue_one(store, queue="on-a", idempotency_key="k")
+
+
+async def test_nobody_goes_by_an_older_map_while_a_newer_one_is_being_read(store, shards: Shards) -> None:
+    """One caller has read the new map of a, and waits for c; another must not take a's answer for the old."""
+    changed = routed(MAP, "on-a", QueueRoute(over=("b",)))
+    for one in shards.stores.values():
+        await one.put(changed)
+    store.shards.watch._read_at.clear()  # five seconds later
+    shards.silent["c"] = hold = Hold()
+
+    first = asyncio.create_task(store.shards.refresh())
+    await hold.reached()
+    second = asyncio.create_task(enqueue_one(store, queue="on-a"))
+    await asyncio.wait([second], timeout=0.05)
+    shards.let_go()
+    await first
+
+    assert await shard_of(shards, await second) == "b"
+
+
+async def test_a_newer_map_is_copied_though_the_shard_it_came_from_is_down(store, shards: Shards) -> None:
+    await shards.stores["a"].put(routed(MAP, "on-a", QueueRoute(over=("b",))))
+    shards.down = {"b", "c"}
+    await store.shards.refresh()
+    shards.down = {"a"}
+
+    async def is_copied() -> bool:
+        with suppress(StoreUnavailable):  # b and c were down, and are asked again after a pause
+            await store.shards.refresh()
+        maps = [(await all_records(shards.stores[name], ShardMap))[0] for name in "bc"]
+        return [one.version for one in maps] == [2, 2]
+
+    assert await eventually(is_copied)
 
 
 async def test_a_process_with_an_older_map_takes_over_the_newer_one(store, shards: Shards, clock) -> None:
@@ -173,4 +242,4 @@ async def test_a_process_that_cannot_read_the_map_enqueues_nothing(shards: Shard
     with pytest.raises(StoreUnavailable, match="fault before records"):
         await enqueue_one(store, queue="on-b")
 
-    assert [task.id for task in await all_tasks(store)] == [known]
+    assert [task.id for task in await all_tasks(shards.stores["b"])] == [known]

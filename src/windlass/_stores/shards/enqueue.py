@@ -1,6 +1,7 @@
 """Enqueue on the shard of the queue; refuse what would span shards, and look where a queue has moved from."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import msgspec
 from msgspec import Struct
@@ -9,10 +10,12 @@ from ..._model.filter import MAX_PAGE, Filter, Page
 from ..._model.record import Routes
 from ..._model.state import State
 from ..._model.task import DEFAULT_QUEUE, Enqueued, NewTask, Task
+from ..._policy.input.encrypted import MARKER
 from ...errors import NotFound
-from ..rules.refusals import duplicate, key_taken
+from ..rules.refusals import duplicate, key_taken, within_period
 from . import refusals
 from .connection.handle import OnShards
+from .connection.shard import Shard
 from .routes import former_places, place
 
 _OPEN = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING)
@@ -35,14 +38,13 @@ class ShardEnqueue(OnShards):
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         """Enqueue a batch whose tasks all go to one shard. Raises NotSupported for any other."""
         await self._shards.ready()
-        name = self._place(batch)
-        if not self._shards.watch.is_known_of(name):
-            await self._shards.refresh()
-            name = self._place(batch)
-            self._shards[name].health.check()
-            if not self._shards.watch.is_known_of(name):
-                raise refusals.stale_map(name)
-        existing = await self._enqueued_before(batch, name) if self._shards.map.former else {}
+        name = await self._known_place(batch)
+        existing: dict[int, Enqueued] = {}
+        while self._shards.map.former:
+            existing = await self._enqueued_before(batch, name)
+            before, name = name, await self._known_place(batch)  # again: asking other shards may take long
+            if name == before:
+                break
         shard = self._shards[name]
         new = [one for number, one in enumerate(batch) if number not in existing]
         try:
@@ -55,6 +57,17 @@ class ShardEnqueue(OnShards):
             [one.id for number, one in enumerate(results) if number not in existing], name
         )
         return results
+
+    async def _known_place(self, batch: Sequence[NewTask]) -> str:
+        """Return the shard of the whole batch, if its map is known. Raises StoreUnavailable if not."""
+        name = self._place(batch)
+        if not self._shards.watch.is_known_of(name):
+            await self._shards.refresh()
+            name = self._place(batch)
+            await self._shards[name].check()
+            if not self._shards.watch.is_known_of(name):
+                raise refusals.stale_map(name)
+        return name
 
     def _place(self, batch: Sequence[NewTask]) -> str:
         """Return the shard of the whole batch, chains included."""
@@ -95,10 +108,8 @@ class ShardEnqueue(OnShards):
             ids = tuple(batch[number].id for number in numbers)
             for start in range(0, len(ids), MAX_PAGE):
                 where = Filter(ids=ids[start : start + MAX_PAGE])
-                found = {
-                    task.id
-                    for task in (await shard.call(shard.store.find, where, Page(limit=MAX_PAGE))).items
-                }
+                tasks = await shard.call_within(shard.store.find, where, Page(limit=MAX_PAGE))
+                found = {task.id for task in tasks.items}
                 existing |= {
                     number: Enqueued(id=batch[number].id, created=False)
                     for number in numbers
@@ -114,20 +125,36 @@ class ShardEnqueue(OnShards):
         shard = self._shards[former]
         if new.idempotency_key is not None:
             where = Filter(idempotency_key=new.idempotency_key, tenants=(new.tenant,))
-            for task in (await shard.call(shard.store.find, where, Page(limit=1))).items:
-                if (task.type, task.payload) != (new.type, new.payload):
-                    raise key_taken(new, task.id)
-                return task
+            newest = Page(limit=1, newest_first=True)
+            for task in (await shard.call_within(shard.store.find, where, newest)).items:
+                if await _is_within(shard, task, new.idempotency_for):
+                    if not _is_same_request(task, new):
+                        raise key_taken(new, task.id)
+                    return task
         if new.fingerprint is not None:
             states = _OPEN if new.unique_for is None else None
             where = Filter(types=(new.type,), queues=(new.queue,), tenants=(new.tenant,), states=states)
-            found = await shard.call(shard.store.find, where, Page(limit=MAX_PAGE, newest_first=True))
+            found = await shard.call_within(shard.store.find, where, Page(limit=MAX_PAGE, newest_first=True))
             for task in found.items:
                 if task.fingerprint == new.fingerprint:
-                    raise duplicate(new, task.id)
+                    if task.state in _OPEN:
+                        raise duplicate(new, task.id)
+                    if await _is_within(shard, task, new.unique_for):
+                        raise within_period(new, task.id)
             if found.cursor is not None:
                 raise refusals.unique_in_move(new.queue, former, MAX_PAGE)
         return None
+
+
+async def _is_within(shard: Shard, task: Task, period: timedelta | None) -> bool:
+    """Whether a task was enqueued within this period; None: for as long as it is kept."""
+    return period is None or await shard.call_within(shard.store.now) < task.created_at + period
+
+
+def _is_same_request(task: Task, new: NewTask) -> bool:
+    """Compare type and payload; what is encrypted differs each time."""
+    is_comparable = MARKER not in task.payload and MARKER not in new.payload
+    return task.type == new.type and (task.payload == new.payload or not is_comparable)
 
 
 def _steps_of(following: bytes) -> tuple[_Step, ...]:

@@ -1,10 +1,13 @@
 """`windlass shards`: list, route, drain and remove the shards of a store, and the check of them."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from windlass._model.record import Routes
 from windlass._stores.shards import admin
+from windlass._stores.shards.routes import place
 
 from .conftest import Run
 
@@ -59,6 +62,27 @@ def test_a_shard_is_drained_and_removed_and_added_again(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("store")
+def test_a_drain_waits_for_a_shard_that_does_not_answer(run: Run, folder: Path) -> None:
+    for number in range(8):
+        run("enqueue", "t", "{}", "-q", f"q{number}")
+    run("shards", "drain", "b")
+    run("tasks", "cancel", "--all", "--yes")
+    (folder / "b.db").rename(folder / "b.away")
+    (folder / "b.db").write_text("no database" * 1000)
+
+    def bring_back() -> None:
+        (folder / "b.away").rename(folder / "b.db")
+
+    timer = threading.Timer(1.0, bring_back)
+    timer.start()
+    rows = run("shards", "drain", "b", "--wait", "--json").rows
+    timer.join()
+
+    assert (rows[-1]["state"], rows[-1]["error"], rows[-1]["unfinished"]) == ("draining", "", 0)
+    assert rows[-1]["tasks"] > 0
+
+
+@pytest.mark.usefixtures("store")
 def test_queues_are_routed(run: Run) -> None:
     run("enqueue", "t", "{}")
     by_tenant = run("shards", "route", "mail", "a", "b", "--by-tenant")
@@ -84,6 +108,25 @@ def test_the_check_shows_each_shard(run: Run) -> None:
     subjects = [row["subject"] for row in run("check", "--json").rows]
 
     assert {"shard a", "shard b", "a: schema", "b: schema"} <= set(subjects)
+
+
+@pytest.mark.usefixtures("store")
+def test_commands_show_a_shard_that_does_not_answer_and_use_the_others(run: Run, folder: Path) -> None:
+    queue = next(f"q{n}" for n in range(99) if place(Routes(open=("a", "b")), f"q{n}", "") == "a")
+    run("enqueue", "t", "{}", "-q", queue)
+    (folder / "b.db").write_text("no database" * 1000)
+
+    enqueued = run("enqueue", "t", "{}", "-q", queue)
+    listed = run("shards", "list", "--json").rows
+    tasks = run("tasks", "list", "-q", queue, "--json").rows
+    everywhere = run("tasks", "list")
+    check = run("check", "--json").rows
+
+    assert enqueued.code == 0
+    assert [row["state"] for row in listed] == ["open", "unavailable"]
+    assert len(tasks) == 2
+    assert (everywhere.code, "shard b: " in everywhere.err) == (4, True)
+    assert {row["severity"] for row in check if row["subject"] == "shard b"} == {"error"}
 
 
 def test_other_stores_have_no_shards(run: Run) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from tests.loops.workers import drained, eventually, working
 from tests.stores.shards.conftest import MAP, NAMES, Shards
@@ -13,13 +14,15 @@ from windlass._clock import SystemClock
 from windlass._model.filter import By, Filter
 from windlass._model.limit import Limit
 from windlass._model.queue import QueueSettings, Retention
-from windlass._model.record import Audit, ShardMap
+from windlass._model.record import Audit, QueueRoute, ShardMap
 from windlass._model.state import State
 from windlass._stores import shards_of
 from windlass._stores.memory import MemoryStore
 from windlass._stores.shards import ShardedStore
 from windlass._stores.shards.admin import ShardAdmin
-from windlass.errors import NotSupported, Refused, StoreUnavailable
+from windlass._stores.shards.map_watch import publish
+from windlass._stores.shards.routes import routed
+from windlass.errors import NotSupported, Refused, StoreUnavailable, WindlassError
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
     all_records,
@@ -140,6 +143,57 @@ async def test_former_routes_stay_while_steps_of_a_chain_are_to_come(store) -> N
     await admin.route("more", ["b"])
 
     assert len(store.shards.map.former) == 3
+
+
+async def test_no_task_goes_to_a_shard_that_is_removed(store, shards: Shards) -> None:
+    """Though former routes are kept, for the steps of a chain: they lead to the removed shard."""
+    admin = admin_of(store)
+    step = b'[{"id":"00000000-0000-7000-8000-000000000009","type":"x","payload":{},"queue":"on-a"}]'
+    await enqueue_one(store, queue="on-a", next=step)
+    await admin.route("on-c", ["a"])
+    await admin.route("by-tenant", ["a", "b"], by_tenant=True)
+    await admin.drain("c")
+    admin.effective_after = timedelta(seconds=10)
+
+    await admin.remove("c")
+    for number in range(12):
+        await enqueue_one(store, queue=f"queue {number}")
+
+    assert store.shards.map.former
+    assert len(await all_tasks(shards.stores["c"])) == 0
+    assert len(await all_tasks(store)) == 13
+
+
+@pytest.mark.parametrize("use", ["map", "task", "worker"])
+async def test_a_store_in_use_is_not_added_and_keeps_its_settings(store, clock, use: str) -> None:
+    other = MemoryStore(clock=clock)
+    await other.put(QueueSettings(name="theirs", paused=True))
+    match use:
+        case "map":
+            await other.put(replace(MAP, id="other"))
+        case "task":
+            await enqueue_one(other)
+        case _:
+            await worker_on(other)
+    store.shards.registry.add("d", other)
+
+    with pytest.raises(WindlassError, match=r"another store|tasks or workers already"):
+        await admin_of(store).add("d")
+
+    assert len(await all_records(other, QueueSettings)) == 1
+    assert store.shards.map.shards == NAMES
+
+
+async def test_a_change_reaches_the_others_though_a_shard_goes_down_meanwhile(store, shards: Shards) -> None:
+    before = store.shards.map
+    changed = routed(before, "on-a", QueueRoute(over=("c",)))
+    shards.down = {"b"}
+
+    with pytest.raises(StoreUnavailable, match=r"shard b.*stored on the others"):
+        await publish(changed, before, [store.shards[name] for name in NAMES], BY)
+
+    versions = {name: (await all_records(one, ShardMap))[0].version for name, one in shards.stores.items()}
+    assert versions == {"a": 2, "b": 1, "c": 2}
 
 
 async def test_a_change_needs_every_shard(store, shards: Shards) -> None:

@@ -1,6 +1,6 @@
 """`windlass check`: report problems with the settings, the store and its queues."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import click
@@ -10,7 +10,7 @@ from ..._observe.health import check_durability, check_queues, check_quotas, che
 from ..._observe.overview import read_overview
 from ..._store.protocol import Finding, Severity
 from ...config import read_settings
-from ...errors import InvalidOption
+from ...errors import InvalidOption, StoreError
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
 from ..output import Column
@@ -62,14 +62,32 @@ async def _check_store(cli: Cli) -> list[Finding]:
     store, operator = cli.app.store, cli.operator
     await store.open()
     findings = [*check_durability(operator.promise, await operator.check())]
-    findings += await operator.encryption.check()
-    findings += await damaged_tasks(store)
-    findings += check_queues(await read_overview(store))
-    if quotas := {quota.name: quota for quota in await operator.quotas.list()}:
-        findings += check_quotas(quotas, await operator.quotas.uses())
+
+    async def queues() -> Iterable[Finding]:
+        return check_queues(await read_overview(store))
+
+    async def quotas() -> Iterable[Finding]:
+        found = {quota.name: quota for quota in await operator.quotas.list()}
+        return check_quotas(found, await operator.quotas.uses()) if found else ()
+
+    async def alerts() -> Iterable[Finding]:
+        return check_signatures([status.alert for status in await operator.alerts.list()])
+
+    findings += await _part("encryption", operator.encryption.check)
+    findings += await _part("tasks", lambda: damaged_tasks(store))
+    findings += await _part("queues", queues)
+    findings += await _part("quotas", quotas)
     if cli.app.alert_notifier.secret is None:
-        findings += check_signatures([status.alert for status in await operator.alerts.list()])
+        findings += await _part("alerts", alerts)
     return findings
+
+
+async def _part(subject: str, check: Callable[[], Awaitable[Iterable[Finding]]]) -> list[Finding]:
+    """Do a part of the check; report that it could not be done, as it may need a shard that is down."""
+    try:
+        return [*await check()]
+    except StoreError as error:
+        return [_finding(subject, f"could not be checked: {error}", Severity.ERROR)]
 
 
 def _finding(subject: str, message: str, severity: Severity = Severity.WARNING) -> Finding:

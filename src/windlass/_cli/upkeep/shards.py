@@ -83,22 +83,19 @@ async def drain(cli: Cli, shard: str, *, wait: bool) -> None:
     Takes effect after 10 seconds. Queues that were on it go to the other shards.
     """
     admin = cli.app.shards()
-    if not await _is_draining(cli, shard):
+    if not await admin.is_draining(shard):
         await admin.drain(shard, cli.by)
     last: ShardStatus | None = None
     while True:
         (status,) = [one for one in await admin.list() if one.name == shard]
         if status != last:
             left = f"{counted(status.unfinished, 'task')} not ended, {counted(status.tasks, 'task')} in all"
-            cli.output.say(f"draining {shard}: {left}", asdict(status))
+            cli.output.say(f"draining {shard}: {status.error or left}", asdict(status))
         last = status
-        if not wait or (status.unfinished == 0 and admin.seconds_until_effective == 0):
+        is_done = not status.error and status.unfinished == 0 and admin.seconds_until_effective == 0
+        if is_done or not wait:
             return
         await asyncio.sleep(_LOOK_EVERY)
-
-
-async def _is_draining(cli: Cli, shard: str) -> bool:
-    return any(one.name == shard and one.state == "draining" for one in await cli.app.shards().list())
 
 
 @shards.command("route")

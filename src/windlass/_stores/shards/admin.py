@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from ..._model.filter import By, Dimension, Filter, Page
 from ..._model.limit import Limit
-from ..._model.record import QueueRoute, Routes, ShardMap, ShardStatus
+from ..._model.record import QueueRoute, Routes, Session, ShardMap, ShardStatus
 from ..._model.state import ENDED, State
 from ..._store.protocol import all_records
 from ...errors import Refused, StoreUnavailable
 from .connection.shard import Shard
-from .map_watch import EFFECTIVE_AFTER, KNOWN_FOR, publish
+from .map_watch import EFFECTIVE_AFTER, KNOWN_FOR, check_map_of, publish
 from .records import check_limit
-from .routes import added, drained, misplaced, removed, routed
+from .routes import added, drained, is_draining, misplaced, removed, routed
 from .status import read_status
 from .store import ShardedStore
 
@@ -34,6 +34,11 @@ class ShardAdmin:
         """Return the state of every shard, the home shard first."""
         await self._shards.refresh()
         return await read_status(self._shards)
+
+    async def is_draining(self, shard: str) -> bool:
+        """Whether a shard takes no new tasks, or will take none when the last change takes effect."""
+        await self._shards.refresh()
+        return shard in self._shards.map.shards and is_draining(self._shards.map, shard)
 
     async def routes(self) -> Routes:
         """Return where new tasks go; changes that were made in the last seconds included."""
@@ -64,10 +69,11 @@ class ShardAdmin:
         """Forget a shard that was drained and has no tasks left. Raises Refused if it has any."""
         await self._shards.refresh()
         removed(self._shards.map, shard)  # raises if it is not draining
+        self._check_effective()  # until then tasks may be enqueued on it
         status = next(one for one in await read_status(self._shards) if one.name == shard)
         if status.error:
             raise StoreUnavailable(status.error)
-        if status.tasks:
+        if status.tasks or await _has_tasks(self._shards[shard]):  # counts may be estimates
             raise Refused(
                 f"shard {shard} still has {status.tasks:,} tasks, {status.unfinished:,} of them not ended; "
                 f"ended ones are pruned by the retention of their queues, or now with `windlass prune`"
@@ -80,26 +86,35 @@ class ShardAdmin:
         """Change the map on all shards, which must all answer. Raises Conflict if someone else has."""
         await self._shards.refresh()
         before = self._shards.map
-        if (wait := self.seconds_until_effective) > 0:
-            raise Refused(f"the last change takes effect in {wait:.0f} s; try again then")
+        self._check_effective()
         changed = change(await self._without_needless_routes(before))
         names = tuple(dict.fromkeys((*before.shards, *changed.shards)))
-        await self._shards.every(
-            names, lambda shard: shard.call(shard.store.records, ShardMap, Page(limit=1))
-        )
+        await self._shards.every(names, lambda shard: check_map_of(shard, before.id))
         home = self._shards[before.home]
         for limit in await home.call(all_records, home.store, Limit):
             check_limit(limit, changed.routes)
         for name in changed.shards:
             if name not in before.shards:
+                await _check_unused(self._shards[name])
                 await self._store.copy_settings(name)
         await self._publish(changed, before, [self._shards[name] for name in names], by)
         await self._shards.refresh()
 
+    def _check_effective(self) -> None:
+        """Raise Refused while new tasks still follow the routes before the last change."""
+        if (wait := self.seconds_until_effective) > 0:
+            raise Refused(f"the last change takes effect in {wait:.0f} s; try again then")
+
     async def _publish(
         self, changed: ShardMap, before: ShardMap, shards: Sequence[Shard], by: By | None
     ) -> None:
-        """Write a map; again, with a later effect, if writing took so long that a process may not know it."""
+        """Write a map; again, with a later effect, if writing took so long that a process may not know it.
+
+        Without other routes it takes effect at once: until it did, new tasks would follow the former ones.
+        """
+        if changed.routes == before.routes:
+            await publish(changed, before, shards, by)
+            return
         home = self._shards[before.home]
         for _ in range(_MAX_WRITES):
             began = monotonic()
@@ -130,3 +145,17 @@ class ShardAdmin:
 
         needed = await self._shards.every(shard_map.shards, is_needed)
         return shard_map if any(needed.values()) else replace(shard_map, former=())
+
+
+async def _has_tasks(shard: Shard) -> bool:
+    return bool((await shard.call(shard.store.find, Filter(), Page(limit=1))).items)
+
+
+async def _check_unused(shard: Shard) -> None:
+    """Raise Refused for a store in use: no worker would claim its tasks, and it gets other settings."""
+    sessions = await shard.call(shard.store.records, Session, Page(limit=1))
+    if sessions.items or await _has_tasks(shard):
+        raise Refused(
+            f"shard {shard.name} has tasks or workers already, and only an empty store can be added; "
+            f"check its URL in the file"
+        )

@@ -18,6 +18,7 @@ from .._model.filter import Filter, Page
 from .._observe.logs import log_alert
 from .._policy import alerts as policy
 from .._policy.addresses import Network
+from .._store.outage import ShardUnavailable
 from .._store.protocol import Store, all_records
 from .._webhook import WebhookResponse, alert_message, deliver, new_fetcher
 from ..alerts import AlertEvent
@@ -72,11 +73,17 @@ class AlertWatch:
         alerts = await all_records(self._store, Alert)
         states = {state.name: state for state in await all_records(self._store, AlertState)}
         now = await self._store.now()
+        problem: ShardUnavailable | None = None
         for alert in alerts:
-            await self._evaluate(alert, states.pop(alert.name, AlertState(name=alert.name)), now)
+            try:
+                await self._evaluate(alert, states.pop(alert.name, AlertState(name=alert.name)), now)
+            except ShardUnavailable as error:  # the other alerts are evaluated
+                problem = problem or error
         for name in states:  # whose alert was removed
             await self._store.remove(AlertState, name)
             await self._cancel(name)
+        if problem is not None:
+            raise problem
 
     async def close(self) -> None:
         """Cancel deliveries. The next leader sends what was not accepted."""

@@ -25,7 +25,7 @@ from .._policy.input.quote import counted
 from .._policy.order.pace import candidate_interval
 from .._policy.task_type import stored_backoff
 from .._policy.verdict import decide
-from .._store.outage import Outage, Pauses
+from .._store.outage import Outage, Pauses, ShardUnavailable
 from .._store.protocol import Store, Wake, all_records
 from .._store.wakes import listen_for_wakes
 from .._timers import wait_for_event
@@ -121,6 +121,7 @@ class Keeper:
         self._due = dict.fromkeys((*self._chores, "lead", "heartbeat"), monotonic())  # when to do each
         self._due["unserved"] = monotonic() + _UNSERVED_EVERY  # workers of other queues may start with it
         self._due["history"] = monotonic() + _HISTORY_AFTER
+        self._failed: set[str] = set()  # chores that failed the last time for want of a shard
         self._crowd = 1  # workers of the store, each of which may run a keeper
         self.leads = False
 
@@ -213,9 +214,9 @@ class Keeper:
     async def _do_chores(self) -> float:
         """Do what is due; return the seconds until the next chore is.
 
-        A chore that fails ends the turn. So the next time is set first, and the longest overdue is done
-        first: what fails at every turn does not keep the others from being done. Promoting is due at every
-        turn, as a wake may have begun it.
+        A chore that fails ends the turn, unless it needs a shard that is not available. So the next time is
+        set first, and the longest overdue is done first: what fails at every turn does not keep the others
+        from being done. Promoting is due at every turn, as a wake may have begun it.
         """
         now = monotonic()
         self._due["promote"] = now - _HEAD_START
@@ -223,10 +224,22 @@ class Keeper:
             if now >= self._due[name]:
                 do, every = self._chores[name]
                 self._due[name] = now + every
-                seconds = await do()
+                try:
+                    seconds = await do()
+                except ShardUnavailable as error:
+                    await self._store.now()  # raises if no shard is available
+                    self._log_failed(name, error)
+                    continue
+                self._failed.discard(name)
                 if seconds is not None:
                     self._due[name] = monotonic() + seconds
         return max(min(self._due[name] for name in (*self._chores, "lead")) - monotonic(), 0.0)
+
+    def _log_failed(self, chore: str, error: ShardUnavailable) -> None:
+        """Log that a chore failed, once until it succeeds."""
+        if chore not in self._failed:
+            self._failed.add(chore)
+            logger.warning("the keeper cannot finish the chore %s, retrying: %s", chore, error)
 
     async def _promote(self) -> float:
         return min(_PROMOTE_EVERY, await promote_due(self._store))

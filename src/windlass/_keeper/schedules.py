@@ -19,6 +19,7 @@ from .._model.schedule import Missed, Schedule, Tick
 from .._model.task import NewTask, TaskId
 from .._policy.schedule import former_tick_key, origin, tick_task
 from .._policy.ticks import GRACE, due, next_tick
+from .._store.outage import ShardUnavailable
 from .._store.protocol import Store, all_records
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, Refused, StoreError
 
@@ -65,8 +66,14 @@ class Ticker:
             self._plans = {name: _Plan(plan.schedule, plan.tick, now) for name, plan in self._plans.items()}
         self._now = now
         due_plans = [plan for plan in self._plans.values() if plan.due_at is not None and plan.due_at <= now]
+        problem: ShardUnavailable | None = None
         for plan in due_plans[:_BATCH]:
-            await self._handle(plan, now)
+            try:
+                await self._handle(plan, now)
+            except ShardUnavailable as error:  # the other schedules fire
+                problem = problem or error
+        if problem is not None:
+            raise problem
         if len(due_plans) > _BATCH:
             return 0.0
         soonest = min((plan.due_at for plan in self._plans.values() if plan.due_at), default=None)
@@ -130,7 +137,8 @@ class Ticker:
         """Return the tasks of ticks that a keeper of an earlier version fired, under keys in another form."""
         fired: dict[datetime, TaskId] = {}
         for instant in instants:
-            where = Filter(idempotency_key=former_tick_key(schedule, instant), tenants=(schedule.tenant,))
+            key = former_tick_key(schedule, instant)
+            where = Filter(idempotency_key=key, tenants=(schedule.tenant,), queues=(schedule.queue,))
             for task in (await self._store.find(where, Page(limit=1))).items:
                 if task.enqueued_by == origin(schedule):  # not a caller's task
                     fired[instant] = task.id

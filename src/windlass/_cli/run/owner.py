@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
@@ -114,7 +114,8 @@ def _private_folder() -> Path | None:
     if sys.platform == "win32":
         return None
     folder = Path(gettempdir()) / f"windlass-owner-{os.geteuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
     found = folder.lstat()
     is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
     return folder if is_private else None
@@ -151,7 +152,6 @@ def _kind(cli: Cli) -> Kind:
             path=tuple(sys.path),
             flags=_plain(cli.flags),
             file=None if cli.file is None else str(cli.file),
-            store=cli.settings.store,
         )
         return json.encode(chosen) + b"\n"
 

@@ -24,7 +24,6 @@ class OwnerProcessSettings(Struct, frozen=True, kw_only=True):
     path: tuple[str, ...]  # of imports
     flags: dict[str, Any]
     file: str | None
-    store: str | None
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ is right or not, and it acknowledges a publish or leaves its writer in doubt, by
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from tests.model.checker import Step
 from tests.model.log_protocol import LogModel, World
 from tests.model.log_rules import History, Kind
 from windlass._stores.jetstream import entry as entries
-from windlass._stores.jetstream.entry import PAGE_BYTES, Base, decode
+from windlass._stores.jetstream.entry import PAGE_BYTES, Base, decode, pack
 from windlass._stores.jetstream.follower import Follower
 from windlass._stores.jetstream.log import Appender, FencedError
 from windlass._stores.jetstream.snapshots import Manifest
@@ -50,7 +50,7 @@ class Stream:
     # -- as snapshots ------------------------------------------------------------------------------------
 
     async def manifests(self) -> list[Manifest]:
-        found = [Manifest(base, len(data), []) for base, data in self.files.values()]
+        found = [Manifest(base, len(data), b"") for base, data in self.files.values()]
         return sorted(found, key=lambda one: one.base.place, reverse=True)
 
     async def download(self, manifest: Manifest, file: int) -> bool:
@@ -99,7 +99,7 @@ class Way:
     async def extent(self) -> Extent:
         return Extent(self._stream.first, len(self._stream.entries))
 
-    async def entries(self, place: int) -> AsyncIterator[list[tuple[int, bytes]]]:
+    async def entries(self, place: int) -> AsyncGenerator[list[tuple[int, bytes]], None]:
         self._begun += 1
         assert self._begun < LOOKS, "a reader of the log comes to no end"
         for _ in range(LOOKS):
@@ -136,7 +136,7 @@ class RealReign:
         noise = Random(n).randbytes(PAGE_BYTES // 2) if parts > 1 else b""
         pages = {1: name + noise, 2 + 10 * self.number + n: name}
         before = self.appender.n
-        self._note_all(before, lambda: self.appender.commit(padded(pages), PAGES))
+        self._note_all(before, lambda: self.appender.commit(pack(padded(pages)), PAGES))
         assert self.appender.n - before == parts
 
     def _note_all(self, before: int, append: Any) -> None:

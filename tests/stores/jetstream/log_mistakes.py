@@ -72,10 +72,10 @@ def parts_kept(patch: pytest.MonkeyPatch) -> None:
     play = Follower.play
 
     def played(self: Follower, place: int, data: bytes) -> None:
-        parts, numbers = self._parts, self._numbers
+        parts = self._parts
         play(self, place, data)
         if decode(data).kind == Kind.TAKE:
-            self._parts, self._numbers = parts, numbers
+            self._parts = parts
 
     patch.setattr(Follower, "play", played)
 

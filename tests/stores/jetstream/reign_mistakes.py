@@ -16,9 +16,9 @@ from windlass._stores.sqlite.connection.wal import checkpoint
 def answers_at_once(patch: pytest.MonkeyPatch) -> None:
     """A commit is answered when it is appended, not when it stands."""
 
-    def ship(self: LogCommits, pages: dict[int, bytes], size: int, group: Group) -> None:
-        if pages:
-            self._appender.commit(pages, size)
+    def ship(self: LogCommits, parts: list[bytes], size: int, group: Group) -> None:
+        if parts:
+            self._appender.commit(parts, size)
         self._answer(group)
 
     patch.setattr(LogCommits, "_ship", ship)
@@ -34,9 +34,9 @@ def refusals_without_entry(patch: pytest.MonkeyPatch) -> None:
     """A group that changed nothing is answered at once."""
     original = LogCommits._ship
 
-    def ship(self: LogCommits, pages: dict[int, bytes], size: int, group: Group) -> None:
-        if pages:
-            original(self, pages, size, group)
+    def ship(self: LogCommits, parts: list[bytes], size: int, group: Group) -> None:
+        if parts:
+            original(self, parts, size, group)
         else:
             self._answer(group)
 

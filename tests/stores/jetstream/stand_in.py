@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class MemoryLog:
     async def extent(self) -> Extent:
         return Extent(self.first, len(self.stored))
 
-    async def entries(self, place: int) -> AsyncIterator[list[tuple[int, bytes]]]:
+    async def entries(self, place: int) -> AsyncGenerator[list[tuple[int, bytes]], None]:
         while place >= self.first:
             found = list(enumerate(self.stored[place - 1 :], place))
             place += len(found)
@@ -80,13 +80,13 @@ class MemorySnapshots:
         with open(file, "rb", closefd=False) as copied:  # noqa: ASYNC230 - in memory
             copied.seek(0)
             self.files[base] = copied.read()
-        return Manifest(base, len(self.files[base]), [])
+        return Manifest(base, len(self.files[base]), b"")
 
     async def delete_before(self, base: Base) -> None:
         self.files = {kept: data for kept, data in self.files.items() if kept.place >= base.place}
 
     async def manifests(self) -> list[Manifest]:
-        return [Manifest(base, len(data), []) for base, data in self.files.items()]
+        return [Manifest(base, len(data), b"") for base, data in self.files.items()]
 
     async def download(self, manifest: Manifest, file: int) -> bool:
         os.pwrite(file, self.files[manifest.base], 0)
@@ -94,25 +94,37 @@ class MemorySnapshots:
 
 
 class Nobody:
-    """A NATS client that nobody talks to."""
+    """A NATS client that nobody talks to. It keeps the answers that were published."""
+
+    def __init__(self) -> None:
+        self.published: list[tuple[str, bytes]] = []
 
     async def subscribe(self, *_: Any, **__: Any) -> "Nobody":
         return self
 
     async def unsubscribe(self) -> None: ...
 
-    async def publish(self, *_: Any, **__: Any) -> None: ...
+    async def publish(self, subject: str, data: bytes, **_: Any) -> None:
+        if ".wake." not in subject and not subject.endswith(".new"):
+            self.published.append((subject, data))
 
 
 @asynccontextmanager
-async def reigning(folder: Path, log: MemoryLog, snapshots: MemorySnapshots) -> AsyncIterator[Reign]:
-    """A reign that has taken the store over."""
+async def reigning(
+    folder: Path,
+    log: MemoryLog,
+    snapshots: MemorySnapshots,
+    client: Nobody | None = None,
+    *,
+    beat: float = 1000.0,
+) -> AsyncIterator[Reign]:
+    """A reign that has taken the store over; it does not beat within a test, unless told to."""
     follower = Follower(log, snapshots, folder)  # type: ignore[arg-type]
     reign = Reign(
         "owner",
-        client=Nobody(),  # type: ignore[arg-type]
+        client=client or Nobody(),  # type: ignore[arg-type]
         address=Address(hosts=()),
-        settings=OwnerSettings(depth=4),
+        settings=OwnerSettings(depth=4, beat=beat),
         follower=follower,
         log=log,  # type: ignore[arg-type]
         snapshots=snapshots,  # type: ignore[arg-type]

@@ -72,3 +72,13 @@ def test_copies_that_killed_processes_left_are_deleted(folder: Path) -> None:
     for one in (living, third):
         one.close()
     assert list(folder.iterdir()) == []
+
+
+def test_folders_of_others_are_kept_although_they_have_a_file_named_lock(folder: Path) -> None:
+    """As /var/lib has, if somebody chooses that."""
+    (folder / "dpkg").mkdir()
+    (folder / "dpkg" / "lock").touch()
+
+    Follower(MemoryLog(), MemorySnapshots(), folder).close()  # type: ignore[arg-type]
+
+    assert [path.name for path in folder.iterdir()] == ["dpkg"]

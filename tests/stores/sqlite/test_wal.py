@@ -1,5 +1,6 @@
 """Which pages the owner's own file has changed: exactly those of commits, whatever was rolled back."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ class Copied:
         pages, size = self.wal.take()
         if pages:
             with self.copy.open("ab"), self.copy.open("r+b") as file:
-                write_pages(file.fileno(), unpack(*pack(pages)), size)
+                write_pages(file.fileno(), unpack(pack(pages)), size)
         return len(pages)
 
     def add(self, number: int, text: str = "x" * 500) -> None:
@@ -119,7 +120,20 @@ def test_a_large_commit_is_cut_in_parts() -> None:
 
     noise = random.Random(1)
     pages = {number: noise.randbytes(PAGE_BYTES) for number in range(1, 400)}
-    numbers, parts = pack(pages)
+    parts = pack(pages)
     assert len(parts) > 2
     assert all(len(part) <= MAX_PART_BYTES for part in parts)
-    assert dict(unpack(numbers, parts)) == pages
+    assert dict(unpack(parts)) == pages
+
+
+def test_what_a_disk_takes_in_pieces_is_written_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that gets full takes the beginning of what is written."""
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:1000], at))
+    page = bytes(number % 251 for number in range(PAGE_BYTES))
+
+    with (tmp_path / "copy").open("w+b") as file:
+        write_pages(file.fileno(), [(2, page)], 2)
+        assert file.read() == bytes(PAGE_BYTES) + page

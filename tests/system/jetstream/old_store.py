@@ -10,7 +10,7 @@ from windlass._model.task import NewTask, TaskId
 from windlass._stores.jetstream.address import Address
 from windlass._stores.jetstream.checks import prepare
 from windlass._stores.jetstream.client import connect
-from windlass._stores.jetstream.entry import PAGE_BYTES
+from windlass._stores.jetstream.entry import PAGE_BYTES, pack
 from windlass._stores.jetstream.log import Appender
 from windlass._stores.jetstream.stream import StreamLog
 from windlass._stores.sqlite import SQLiteStore
@@ -32,7 +32,7 @@ async def write_old_store(
         log = StreamLog(client, address)
         appender = Appender(log, place=1, owner="of an older version", now=lambda: time_ns() // 1000)
         await appender.take()
-        await appender.commit(pages, len(pages))
+        await appender.commit(pack(pages), len(pages))
     finally:
         await client.close()
     return ids

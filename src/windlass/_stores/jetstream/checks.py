@@ -10,19 +10,30 @@ import nats.js.errors
 from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.js.api import StorageType, StreamConfig
+from nats.js.api import PersistMode, RetentionPolicy, StorageType, StreamConfig
 
 from ..._store.protocol import Durability, Finding, Promise
 from ...errors import StoreError, StoreUnavailable
 from .. import findings
 from .address import Address
 from .stream import TRANSIENT
+from .wire import UNREADABLE
 
 OLDEST = (2, 14, 4)
 _LEAST_PAYLOAD = 1 << 20
 _TRIES = 60
 _PAUSE = 0.5
 _MONITOR_SECONDS = 2.0
+_LIMITS = ("max_msgs", "max_bytes", "max_age", "max_msg_size", "max_msgs_per_subject")
+_HARMFUL = (
+    "no_ack",
+    "sealed",
+    "allow_rollup_hdrs",
+    "allow_msg_ttl",
+    "mirror",
+    "sources",
+    "subject_transform",
+)
 _PRESENCE_SECONDS = 0.3  # for all that follow the log to answer
 _open = build_opener(ProxyHandler({})).open  # A proxy of the environment is for other hosts.
 
@@ -84,11 +95,12 @@ async def prepare(client: Client, address: Address) -> Servers:
             f"1MB or more"
         )
     log = await _stream(client, _log_config(address), address)
-    await _stream(client, _base_config(address), address)
-    synced, unseen = await asyncio.to_thread(_syncs, address)
+    base = await _stream(client, _base_config(address), address)
+    replicas = min(log.num_replicas or 1, base.num_replicas or 1)
+    synced, unseen = await asyncio.to_thread(_syncs, address, replicas)
     return Servers(
         version=numbers,
-        replicas=log.num_replicas or 1,
+        replicas=replicas,
         max_payload=client.max_payload,
         synced=synced,
         unseen=unseen,
@@ -149,28 +161,34 @@ async def _stream(client: Client, wanted: StreamConfig, address: Address) -> Str
 
 def _refuse_unfit(config: StreamConfig, wanted: StreamConfig) -> None:
     """Raise StoreError for a stream that could lose entries."""
-    limited = [
-        name
-        for name in ("max_msgs", "max_bytes", "max_age")
-        if (getattr(config, name) or 0) > 0 and name != "max_msgs_per_subject"
-    ]
+
+    def limit(config: StreamConfig, name: str) -> float:
+        return max(getattr(config, name) or 0, 0)  # Servers show no limit as -1 or 0.
+
+    unfit = [name for name in _LIMITS if limit(config, name) != limit(wanted, name)]
+    unfit += [name for name in _HARMFUL if getattr(config, name, None)]
     if config.storage != StorageType.FILE:
-        limited.append("storage")
+        unfit.append("storage")
+    if config.retention not in (None, RetentionPolicy.LIMITS):
+        unfit.append("retention")
+    if config.persist_mode == PersistMode.ASYNC:
+        unfit.append("persist_mode")
     if sorted(config.subjects or []) != sorted(wanted.subjects or []):
-        limited.append("subjects")
-    if limited:
+        unfit.append("subjects")
+    if unfit:
         raise StoreError(
-            f"the stream {wanted.name} is unfit for a store: it was created with another "
-            f"{', '.join(limited)}; entries of its log could be deleted"
+            f"the stream {wanted.name} is unfit for a store: it was created with another {', '.join(unfit)}; "
+            f"entries of its log could be lost. Delete it if it is not a store's, or use another name in the "
+            f"store's URL"
         )
 
 
-def _syncs(address: Address) -> tuple[bool | None, str]:
+def _syncs(address: Address, replicas: int) -> tuple[bool | None, str]:
     """Ask the monitoring of the servers whether they sync every write."""
     if not address.monitor:
         return None, "name their monitoring in the store's URL, as in monitor=host:8222,host:8222"
-    if len(address.monitor) < address.replicas:
-        return None, f"monitor= in the store's URL names fewer than {address.replicas} servers"
+    if len(set(address.monitor)) < replicas:
+        return None, f"monitor= in the store's URL names fewer than {replicas} servers"
     answers = [_varz(place) for place in address.monitor]
     if None in answers:
         return None, f"the monitoring at {address.monitor[answers.index(None)]} does not answer"
@@ -191,7 +209,7 @@ async def presence(client: Client, address: Address) -> dict[str, str]:
     inbox, found = client.new_inbox(), {}
 
     async def hear(message: Msg) -> None:
-        with suppress(msgspec.DecodeError):
+        with suppress(*UNREADABLE):
             name, role = msgspec.msgpack.decode(message.data, type=tuple[str, str])
             found[name] = role
 

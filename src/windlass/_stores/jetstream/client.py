@@ -34,18 +34,31 @@ _CLOSE_SECONDS = 2.0
 _NO_RESPONDERS = "503"
 
 
-async def connect(
-    address: Address, reconnected: Callable[[], Coroutine[Any, Any, None]] | None = None
-) -> Client:
-    """Connect to one of the servers; later to another whenever the connection breaks."""
+Callback = Callable[[], Coroutine[Any, Any, None]]
 
+
+async def connect(
+    address: Address,
+    *,
+    client: Client | None = None,
+    reconnected: Callback | None = None,
+    closed: Callback | None = None,
+    failed: Callable[[Exception], None] | None = None,
+) -> Client:
+    """Connect to one of the servers; later to another whenever the connection breaks.
+
+    Then `reconnected` is called: messages may have got lost. `closed` is called when a server closes it for
+    good, as when credentials expire, and after `close`; `failed` when a server refuses something.
+    """
     seen: list[Exception] = []
 
     async def note(error: Exception) -> None:
         """Keep the last error: what matters is raised to the caller, or noticed by its deadline."""
         seen[:] = [error]
+        if failed is not None:
+            failed(error)
 
-    client = Client()
+    client = client or Client()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await client.connect(
@@ -60,6 +73,7 @@ async def connect(
                 max_outstanding_pings=2,
                 error_cb=note,
                 reconnected_cb=reconnected,
+                closed_cb=closed,
             )
     except (*TRANSIENT, ValueError) as error:
         with suppress(*TRANSIENT):
@@ -75,27 +89,51 @@ async def connect(
 class Line:
     """The connection of one event loop, and the requests on it that wait for an answer."""
 
-    def __init__(self, client: Client, address: Address) -> None:
-        self.client = client
+    def __init__(self, address: Address) -> None:
+        self.client = Client()
+        self.hub = WakeHub(self.client, address)
         self._address = address
+        self._is_closing = False
         self._inbox = f"_INBOX.{secrets.token_hex(8)}"
         self._waiting: dict[str, _Message] = {}
         self._next: defaultdict[str, list[tuple[Raw, asyncio.Future[Raw]]]] = defaultdict(list)
-        self.hub = WakeHub(client, address)
 
     @classmethod
     async def open(cls, address: Address) -> "Line":
-        line: Line | None = None
-
-        async def reconnected() -> None:
-            if line is not None:
-                line.repeat_all()
-
-        client = await connect(address, reconnected)
-        line = cls(client, address)
-        await client.subscribe(f"{line._inbox}.*", cb=line._hear)
-        await client.subscribe(address.subject("new"), cb=line._hear_new)
+        line = cls(address)
+        await connect(
+            address,
+            client=line.client,
+            reconnected=line._reconnected,
+            closed=line._closed,
+            failed=line._failed,
+        )
+        await line.client.subscribe(f"{line._inbox}.*", cb=line._hear)
+        await line.client.subscribe(address.subject("new"), cb=line._hear_new)
         return line
+
+    @property
+    def is_closed(self) -> bool:
+        return self.client.is_closed
+
+    async def _reconnected(self) -> None:
+        self.repeat_all()
+
+    async def _closed(self) -> None:
+        """Fail what waits, and let listeners end: the next call connects again, with new credentials."""
+        if not self._is_closing:
+            for message in list(self._waiting.values()):
+                message.fail(_closed(self.display, self.client.last_error))
+            self.hub.wake_all()
+
+    def _failed(self, error: Exception) -> None:
+        """Fail the requests at once that a missing permission of NATS prevents."""
+        text = str(error).lower()
+        if "permissions violation" in text:
+            for message in list(self._waiting.values()):
+                subject = self._address.subject("ask", message.verb)
+                if f'"{subject}"'.lower() in text or f'"{self._inbox}'.lower() in text:
+                    message.fail(_denied(self.display, text))
 
     async def ask(self, verb: str, request: Raw) -> Raw:
         """Send a request to the owner; return its response. Raises what the store raised.
@@ -110,6 +148,7 @@ class Line:
         return await future
 
     async def close(self) -> None:
+        self._is_closing = True
         self.hub.close()
         for message in list(self._waiting.values()):
             message.fail(StoreError("the store was closed"))
@@ -168,7 +207,7 @@ class _Message:
     def __init__(
         self, line: Line, token: str, verb: str, data: bytes, futures: "Sequence[asyncio.Future[Raw]]"
     ) -> None:
-        self._line, self._token, self._verb, self._data = line, token, verb, data
+        self._line, self._token, self.verb, self._data = line, token, verb, data
         self._futures = futures
         self._parts = Parts()
         self._nobody = False  # there was no owner when it was sent last
@@ -184,7 +223,7 @@ class _Message:
                 while not all(future.done() for future in self._futures):
                     self.repeat.clear()
                     with suppress(*TRANSIENT):
-                        await self._line.publish(self._verb, self._token, self._data)
+                        await self._line.publish(self.verb, self._token, self._data)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_REPEAT_SECONDS * uniform(0.8, 1.2)):
                             await self.repeat.wait()
@@ -208,14 +247,14 @@ class _Message:
             whole = self._parts.add(msg.data, msg.headers)
             if whole is None:
                 return
-            answers = decode_answers(whole)
+            answers = decode_answers(whole, len(self._futures))
         except ValueError as error:
             self.fail(StoreUnavailable(f"the owner of the store sent an invalid answer: {error}"))
             return
         except StoreUnavailable as error:
             self.fail(error)
             return
-        for future, answer in zip(self._futures, answers, strict=False):
+        for future, answer in zip(self._futures, answers, strict=True):
             _resolve(future, answer)
         self.repeat.set()
 
@@ -231,6 +270,17 @@ def _timed_out(place: str) -> StoreUnavailable:
         f"timed out after {DEADLINE_SECONDS:.0f} s waiting for the owner of {place}: is a majority of the "
         f"NATS servers up? The request may still be carried out, and repeating it is safe"
     )
+
+
+def _closed(place: str, why: Exception | None) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"NATS at {place} closed the connection ({why}): check user, password or credentials, and the limits "
+        f"of the account. The request may still be carried out, and repeating it is safe"
+    )
+
+
+def _denied(place: str, why: str) -> StoreError:
+    return StoreError(f"the user of NATS at {place} lacks a permission ({why}): see docs/jetstream.md")
 
 
 def _unowned(place: str) -> StoreUnavailable:
@@ -260,7 +310,7 @@ class Lines:
         """Return the line of this event loop; connect on first use."""
         loop = asyncio.get_running_loop()
         opening = self._lines.get(loop)
-        if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
+        if opening is None or _is_over(opening):
             self._lines = {one: kept for one, kept in self._lines.items() if not one.is_closed()}
             opening = self._lines[loop] = loop.create_task(Line.open(self.address))
         return await asyncio.shield(opening)
@@ -276,6 +326,13 @@ class Lines:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_CLOSE_SECONDS):
                         await asyncio.wrap_future(elsewhere)
+
+
+def _is_over(opening: "asyncio.Task[Line]") -> bool:
+    """Whether it could not connect, or is connected no more and never will be."""
+    if not opening.done():
+        return False
+    return opening.cancelled() or opening.exception() is not None or opening.result().is_closed
 
 
 async def _close(opening: "asyncio.Task[Line]") -> None:

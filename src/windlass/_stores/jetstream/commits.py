@@ -13,7 +13,7 @@ from ..sqlite.connection.errors import translated_errors
 from ..sqlite.connection.file_lock import FileLock
 from ..sqlite.connection.wal import Wal, checkpoint, connect
 from ..sqlite.transaction import Wakes
-from .entry import Base
+from .entry import Base, pack
 from .log import Appender, FencedError
 
 CHECKPOINT_FRAMES = 16_000
@@ -53,7 +53,7 @@ class LogCommits(Commits):
             self._wal = Wal(path)
             pages, size = self._wal.take()
         if pages:
-            asyncio.run_coroutine_threadsafe(self._append(pages, size), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._append(pack(pages), size), self._loop).result()
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -77,7 +77,8 @@ class LogCommits(Commits):
         try:
             assert wal is not None
             pages, size = wal.take()
-            self._loop.call_soon_threadsafe(self._ship, pages, size, group)
+            parts = pack(pages) if pages else []  # Here, as a large commit would block the event loop.
+            self._loop.call_soon_threadsafe(self._ship, parts, size, group)
         except BaseException as error:  # The file is ahead of the log now, and stays so.
             why = f"cannot read what was committed: {error!r}"
             self._loop.call_soon_threadsafe(self._appender.fence, why)
@@ -95,9 +96,13 @@ class LogCommits(Commits):
     def freeze_next(self, token: str) -> None:
         """Before the next group: make the file what the log says at one place, and keep it so.
 
-        `frozen` is that place then, unless a reader prevents it; it stays until `is_frozen` is unset.
+        `frozen` is that place then, unless a reader prevents it; it stays so until `thaw`.
         """
         self._wanted, self.frozen = token, None
+
+    def thaw(self) -> None:
+        """Let the file change again."""
+        self._wanted, self.is_frozen = None, False
 
     def _freeze(self, token: str) -> None:
         self._wanted = None
@@ -125,16 +130,16 @@ class LogCommits(Commits):
             if self._appender.fenced.done():
                 raise FencedError("another process owns the store")
 
-    async def _append(self, pages: dict[int, bytes], size: int) -> None:
-        await asyncio.shield(self._appender.commit(pages, size))
+    async def _append(self, parts: list[bytes], size: int) -> None:
+        await asyncio.shield(self._appender.commit(parts, size))
 
-    def _ship(self, pages: dict[int, bytes], size: int, group: Group) -> None:
+    def _ship(self, parts: list[bytes], size: int, group: Group) -> None:
         """Append a commit, or an entry that shows that its answers are still true. On the event loop."""
         if self._appender.fenced.done():
             self._settled(None, group)
             return
-        if pages:
-            standing = self._appender.commit(pages, size)
+        if parts:
+            standing = self._appender.commit(parts, size)
         elif all(request.result == [] and request.error is None for request in group.requests):
             self._answer(group)  # Claims that found nothing: a hint to wait, whoever owns the store.
             return

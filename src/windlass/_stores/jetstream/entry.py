@@ -1,6 +1,7 @@
 """The entries of the log, and the rule that says which of them count."""
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 import msgspec
@@ -8,11 +9,13 @@ import zstandard
 from msgspec import Struct
 
 from ..sqlite.connection.wal import PAGE_BYTES
+from .wire import UNREADABLE
 
 MAX_PART_BYTES = 700_000
 """A commit that is packed into more is cut in parts: servers refuse messages above 1 MiB by default."""
 
 FORMAT = 1
+_NUMBER_BYTES = 4
 
 
 class Kind(IntEnum):
@@ -44,14 +47,22 @@ class Entry(Struct, array_like=True, frozen=True):
     now: int  # the store's clock, in microseconds
     is_last: bool = True  # of the parts of a commit
     size: int = 0  # of the file, in pages
-    numbers: list[int] = []  # of the pages
-    pages: bytes = b""  # packed; of a commit in parts, a part of that
+    pages: bytes = b""  # with their numbers, packed; of a commit in parts, a part of that
     base: Base | None = None
     format: int = FORMAT
 
 
 encode = msgspec.msgpack.Encoder().encode
-decode = msgspec.msgpack.Decoder(Entry).decode
+_decoder = msgspec.msgpack.Decoder(Entry)
+_VOID = Entry(Kind.NOTHING, 0, 0, "", 0)
+
+
+def decode(data: bytes) -> Entry:
+    """Decode an entry. A message of somebody else becomes an entry that never counts."""
+    try:
+        return _decoder.decode(data)
+    except UNREADABLE:
+        return _VOID
 
 
 class Chain:
@@ -86,15 +97,18 @@ def takes(place: int, entry: Entry) -> bool:
     return entry.kind == Kind.TAKE and entry.epoch == place
 
 
-def pack(pages: Mapping[int, bytes]) -> tuple[list[int], list[bytes]]:
-    """Return the numbers of the pages, and the pages as one or several parts."""
+def pack(pages: Mapping[int, bytes]) -> list[bytes]:
+    """Return pages and their numbers as one or several parts."""
     numbers = sorted(pages)
-    packed = zstandard.compress(b"".join(pages[number] for number in numbers), 1)
-    parts = [packed[at : at + MAX_PART_BYTES] for at in range(0, len(packed), MAX_PART_BYTES)]
-    return numbers, parts
+    head = struct.pack(f">{len(numbers)}I", *numbers)
+    packed = zstandard.compress(head + b"".join(pages[number] for number in numbers), 1)
+    return [packed[at : at + MAX_PART_BYTES] for at in range(0, len(packed), MAX_PART_BYTES)]
 
 
-def unpack(numbers: list[int], parts: list[bytes]) -> list[tuple[int, bytes]]:
+def unpack(parts: Iterable[bytes]) -> list[tuple[int, bytes]]:
     """Return the pages of a commit with their numbers, from all of its parts."""
-    data = zstandard.decompress(b"".join(parts), max_output_size=len(numbers) * PAGE_BYTES)
-    return [(number, data[at * PAGE_BYTES :][:PAGE_BYTES]) for at, number in enumerate(numbers)]
+    data = zstandard.decompress(b"".join(parts))
+    number = len(data) // (_NUMBER_BYTES + PAGE_BYTES)
+    starts = range(number * _NUMBER_BYTES, len(data), PAGE_BYTES)
+    pages = (data[at : at + PAGE_BYTES] for at in starts)
+    return list(zip(struct.unpack_from(f">{number}I", data), pages, strict=True))

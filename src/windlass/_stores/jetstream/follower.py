@@ -5,12 +5,10 @@ import os
 import secrets
 import sys
 import time
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from enum import Enum, auto
 from pathlib import Path
 from shutil import rmtree
-
-import msgspec
 
 from ...errors import StoreError
 from ..sqlite.connection.wal import write_pages
@@ -21,6 +19,7 @@ from .stream import Log
 if sys.platform != "win32":
     import fcntl
 
+_COPY = "windlass-copy-"  # how the names of our folders begin: only these are ever deleted
 _LOCK = "lock"  # a file beside each copy, locked while its process lives
 _PAUSE = 0.05
 UNREADABLE_SECONDS = 30.0
@@ -42,14 +41,16 @@ class Follower:
         self._snapshots = snapshots
         self._unreadable_since: float | None = None
         self._folder = folder
+        self._place: Path | None = None
         self._file: int | None = None
+        self._lock: int | None = None
         remove_leftovers(folder)
         self.begin()
 
     def begin(self, base: Base | None = None) -> None:
         """Begin anew with an empty file, under another name: the old one may be open still."""
         self.close()
-        self._place = self._folder / secrets.token_hex(6)
+        self._place = self._folder / f"{_COPY}{secrets.token_hex(6)}"
         self._place.mkdir(parents=True, mode=0o700)
         self._lock = _locked(self._place)
         self.path = self._place / "store.db"
@@ -61,7 +62,6 @@ class Follower:
         self._unconfirmed = base
         self._heard = time.monotonic()
         self._parts: list[bytes] = []
-        self._numbers: list[int] = []
 
     @property
     def file(self) -> int:
@@ -73,18 +73,17 @@ class Follower:
         """Delete the file."""
         if self._file is not None:
             os.close(self._file)
-            self._file = None
+        if self._place is not None:
             rmtree(self._place, ignore_errors=True)
+        if self._lock is not None:
             os.close(self._lock)
+        self._file = self._place = self._lock = None
 
     # -- play ----------------------------------------------------------------------------------------
 
     def play(self, place: int, data: bytes) -> None:
         """Apply the entry at the next place, if it counts."""
-        try:
-            entry = decode(data)
-        except msgspec.DecodeError:
-            entry = Entry(Kind.NOTHING, 0, 0, "", 0)  # Not ours: void.
+        entry = decode(data)
         if not self.chain.accepts(place, entry):
             self.void += 1
             return
@@ -95,7 +94,7 @@ class Follower:
             )
         self.now = max(self.now, entry.now)
         if entry.kind == Kind.TAKE:
-            self._parts, self._numbers, self.is_left = [], [], False
+            self._parts, self.is_left = [], False
         elif entry.kind == Kind.PAGES:
             self._apply(entry)
         elif entry.kind == Kind.LEAVE:
@@ -104,11 +103,10 @@ class Follower:
             self._unconfirmed = None
 
     def _apply(self, entry: Entry) -> None:
-        self._numbers = entry.numbers or self._numbers
         self._parts.append(entry.pages)
         if entry.is_last:
-            write_pages(self.file, unpack(self._numbers, self._parts), entry.size)
-            self._parts, self._numbers = [], []
+            write_pages(self.file, unpack(self._parts), entry.size)
+            self._parts = []
 
     # -- follow --------------------------------------------------------------------------------------
 
@@ -122,20 +120,21 @@ class Follower:
         if await self._state(silence) is _State.GONE:
             return  # Nobody has ever owned it, or the last owner has just left.
         while True:
-            async for entries in self._log.entries(self.chain.place + 1):
-                for place, data in entries:
-                    self.play(place, data)
-                if entries:
-                    self._heard = time.monotonic()
-                if usurp_at is not None and time.monotonic() > usurp_at and self._is_whole():
-                    return
-                if entries and not self.is_left:
-                    continue
-                state = await self._state(silence)
-                if state is _State.GONE:
-                    return
-                if state is not _State.CURRENT and not entries:
-                    break  # The server has more, and does not send it.
+            async with aclosing(self._log.entries(self.chain.place + 1)) as found:
+                async for entries in found:
+                    for place, data in entries:
+                        self.play(place, data)
+                    if entries:
+                        self._heard = time.monotonic()
+                    if usurp_at is not None and time.monotonic() > usurp_at and self._is_whole():
+                        return
+                    if entries and not self.is_left:
+                        continue
+                    state = await self._state(silence)
+                    if state is _State.GONE:
+                        return
+                    if state is not _State.CURRENT and not entries:
+                        break  # The server has more, and does not send it.
             if await self._state(silence) is _State.DELETED:
                 await self._load_snapshot()
                 self._heard = time.monotonic()
@@ -191,7 +190,7 @@ def remove_leftovers(folder: Path) -> None:
     """Delete the copies of processes that were killed: nobody holds their locks."""
     if sys.platform == "win32":  # No flock there.
         return
-    for lock in folder.glob(f"*/{_LOCK}"):
+    for lock in folder.glob(f"{_COPY}*/{_LOCK}"):
         with suppress(OSError):
             file = os.open(lock, os.O_RDWR)
             try:

@@ -2,11 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
-import msgspec
-
-from .entry import Base, Entry, Kind, decode, encode, pack, takes
+from .entry import Base, Entry, Kind, decode, encode, takes
 from .stream import Log
 
 _FIRST_PAUSE = 0.01
@@ -31,7 +29,7 @@ class Appender:
         self.epoch = place  # of the TAKE, which must be the first append
         self.n = 0  # of the next entry
         self._void = 0  # entries of others among those of this reign, as far as is known
-        self.appended_at = 0.0  # by the monotonic clock
+        self._appended_at = 0.0  # by the monotonic clock
         self.log_bytes = 0  # appended so far
         self.tail: asyncio.Future[int] | None = None  # the place of the last entry, once it stands
         self.fenced: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -51,11 +49,9 @@ class Appender:
     def snapshot(self, base: Base) -> "asyncio.Future[int]":
         return self._append(Entry(Kind.SNAPSHOT, self.epoch, self.n, self._owner, self._now(), base=base))
 
-    def commit(self, pages: Mapping[int, bytes], size: int) -> "asyncio.Future[int]":
-        """Append a commit, in parts if it is large; the future is done when all of it stands."""
-        numbers, parts = pack(pages)
+    def commit(self, parts: Sequence[bytes], size: int) -> "asyncio.Future[int]":
+        """Append a commit, whose pages are packed in parts; the future is done when all of it stands."""
         for number, part in enumerate(parts, 1):
-            last = number == len(parts)
             _ = self._append(
                 Entry(
                     Kind.PAGES,
@@ -63,14 +59,19 @@ class Appender:
                     self.n,
                     self._owner,
                     self._now(),
-                    is_last=last,
+                    is_last=number == len(parts),
                     size=size,
-                    numbers=numbers if number == 1 else [],
                     pages=part,
                 )
             )
         assert self.tail is not None
         return self.tail
+
+    @property
+    def idle_seconds(self) -> float:
+        """The time since the last append; 0 while that does not stand yet, and is repeated."""
+        is_idle = self.tail is not None and self.tail.done()
+        return time.monotonic() - self._appended_at if is_idle else 0.0
 
     def fence(self, why: str) -> None:
         """End the reign: nothing is answered from here on."""
@@ -81,7 +82,7 @@ class Appender:
         data = encode(entry)
         self.n += 1
         self.log_bytes += len(data)
-        self.appended_at = time.monotonic()
+        self._appended_at = time.monotonic()
         self.tail = asyncio.ensure_future(self._stand(entry.n, data, self.tail))
         self.tail.add_done_callback(_retrieved)
         return self.tail
@@ -115,10 +116,7 @@ class Appender:
 
     async def _read(self, place: int) -> Entry | None:
         data = await self._log.read(place)
-        try:
-            return None if data is None else decode(data)
-        except msgspec.DecodeError:  # Somebody else's message: as void as any.
-            return Entry(Kind.NOTHING, 0, 0, "", 0)
+        return None if data is None else decode(data)
 
     async def _is_deleted(self, place: int) -> bool:
         extent = await self._log.extent()

@@ -48,7 +48,7 @@ class WakeHub:
         self._subscriptions: dict[str, list[Subscription]] = {}  # by queue; "" for those of all
 
     async def listen(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Yield hints about these queues."""
+        """Yield hints about these queues, until the connection is closed for good."""
         listener = Listener(queues)
         self._listeners.add(listener)
         try:
@@ -58,7 +58,7 @@ class WakeHub:
                 await self._client.flush()  # From here on the server passes on hints.
             if queues:
                 listener.add(Wake.READY)  # Tasks enqueued before it listened have woken others.
-            while True:
+            while not self._client.is_closed:
                 for wake in await listener.hints():
                     yield wake
         finally:

@@ -139,7 +139,7 @@ class OwnedStore(SQLiteStore):
         return self._commits.frozen
 
     def thaw(self) -> None:
-        self._commits.is_frozen = False
+        self._commits.thaw()
 
     async def migrations(self) -> Sequence[Migration]:
         """Return an empty sequence: owners migrate the schema by themselves."""

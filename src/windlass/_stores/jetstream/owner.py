@@ -60,24 +60,49 @@ class Owner:
         self._if_fewer_than = if_fewer_than
         self._follows = False
         self._stopping = asyncio.Event()
+        self._closed = asyncio.Event()  # the connection, by a server and for good
         self._reign: Reign | None = None
+        self._servers: Servers | None = None
         self.owns = asyncio.Event()
 
     async def run(self) -> None:
         """Follow and own the store in turn, until `stop`. Raises StoreError if the servers are unfit."""
-        client = await connect(self.address, self._reconnected)
+        await self._run_connected()
+        while not self._stopping.is_set():
+            await self._unless_stopped(asyncio.sleep(_MEND_SECONDS))
+            try:
+                await self._run_connected()
+            except StoreError as error:
+                logger.warning("%s neither owns %s nor stands by: %s", self.name, self.address.display, error)
+
+    async def _run_connected(self) -> None:
+        """Do so until `stop`, or until a server closes the connection, as when credentials expire."""
+        self._closed.clear()
+        client = await connect(self.address, reconnected=self._reconnected, closed=self._note_closed)
         try:
-            servers = await prepare(client, self.address)
-            await client.subscribe(self.address.subject("owners"), cb=self._tell_presence)
-            if await self._unless_stopped(self._wait_until_needed(client)):
-                await self._follow_and_own(client, servers)
+            if await self._unless_stopped(self._prepare(client)):
+                await _unless(self._closed, self._follow_and_own(client))
+            if self._closed.is_set():
+                why = client.last_error
+                logger.warning("NATS at %s closed the connection: %s", self.address.display, why)
         finally:
             with suppress(*TRANSIENT):
                 await client.close()
 
-    async def _follow_and_own(self, client: Client, servers: Servers) -> None:
+    async def _prepare(self, client: Client) -> None:
+        self._servers = await prepare(client, self.address)
+        await client.subscribe(self.address.subject("owners"), cb=self._tell_presence)
+        await self._wait_until_needed(client)
+
+    async def _follow_and_own(self, client: Client) -> None:
         log, snapshots = StreamLog(client, self.address), Snapshots(client, self.address)
-        follower = Follower(log, snapshots, self._folder)
+        try:
+            follower = Follower(log, snapshots, self._folder)
+        except OSError as error:
+            raise StoreError(
+                f"cannot keep a copy of {self.address.display} in {self._folder}: {error.strerror}; make "
+                f"room there, or choose another folder (--owner-folder)"
+            ) from error
         try:
             is_whole = True
             while not self._stopping.is_set():
@@ -85,7 +110,7 @@ class Owner:
                     if not is_whole:
                         follower.begin()
                     is_whole = True
-                    await self._next_reign(client, servers, log, snapshots, follower)
+                    await self._next_reign(client, log, snapshots, follower)
                 except (OSError, sqlite3.Error, StoreError):
                     logger.exception("%s cannot keep a copy of %s", self.name, self.address.display)
                     is_whole = False
@@ -106,8 +131,9 @@ class Owner:
         self._stopping.set()
 
     async def _next_reign(
-        self, client: Client, servers: Servers, log: StreamLog, snapshots: Snapshots, follower: Follower
+        self, client: Client, log: StreamLog, snapshots: Snapshots, follower: Follower
     ) -> None:
+        assert self._servers is not None
         silence = self.settings.silence * random.uniform(1, 1.3)
         if not await self._unless_stopped(follower.follow(silence, self._usurp_after())):
             return
@@ -125,7 +151,7 @@ class Owner:
             follower=follower,
             log=log,
             snapshots=snapshots,
-            servers=servers,
+            servers=self._servers,
             clock=self._clock,
         )
         try:
@@ -146,24 +172,19 @@ class Owner:
             await reign.close()
             if reign.is_opened:  # Its file is ahead of the log, or may be.
                 follower.begin()
+        if reign.unfit.done():
+            raise reign.unfit.result()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Wait for the work to finish; False if it was stopped instead."""
-        task, stopping = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
-        try:
-            await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-                return not self._stopping.is_set()
-            return False
-        finally:
-            for one in (task, stopping):
-                one.cancel()
-            await asyncio.gather(task, stopping, return_exceptions=True)
+        return await _unless(self._stopping, work)
 
     def _usurp_after(self) -> float | None:
         after = self.settings.usurp_after
         return None if after is None else after * random.uniform(0.5, 1.5)
+
+    async def _note_closed(self) -> None:
+        self._closed.set()
 
     async def _reconnected(self) -> None:
         """Let clients repeat what they have asked: requests and answers got lost with the connection."""
@@ -179,11 +200,26 @@ class Owner:
             await message.respond(msgspec.msgpack.encode([self.name, role]))
 
 
+async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Wait for the work to finish; False if the event came first, which cancels it."""
+    task, waiting = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return not event.is_set()
+        return False
+    finally:
+        for one in (task, waiting):
+            one.cancel()
+        await asyncio.gather(task, waiting, return_exceptions=True)
+
+
 def _check_schema(path: Path) -> None:
     """Raise SchemaMismatch if the file was written by a newer windlass."""
     if path.stat().st_size == 0:
         return
-    connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     try:
         number = schema.number(connection)
     finally:

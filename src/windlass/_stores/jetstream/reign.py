@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -28,6 +27,7 @@ from ..._store.messages import (
     SettleRequest,
 )
 from ...errors import InvalidOption, StoreUnavailable, WindlassError
+from ..sqlite.connection.errors import is_of_disk
 from .address import Address
 from .checks import Servers, presence, standby_finding
 from .follower import Follower
@@ -36,14 +36,12 @@ from .notify import Announcer
 from .owned_store import OwnedStore, ReignClock, at
 from .snapshots import Snapshots
 from .stream import TRANSIENT, StreamLog
-from .wire import Answer, Parts, answered, decode_requests, encode_answers, failed, in_parts
+from .wire import Answer, Gathered, answered, decode_requests, encode_answers, failed, in_parts
 
 logger = logging.getLogger("windlass.owner")
 
-_MAX_GATHERED = 1000
-"""Messages in parts that are gathered at once; the oldest are dropped, and sent again if still wanted."""
-
 _LEAVE_SECONDS = 5.0
+_LAST_PAUSE = 60.0  # seconds between snapshots that fail
 
 
 class OwnerSettings(Struct, frozen=True, kw_only=True):
@@ -88,14 +86,18 @@ class Reign:
             servers=servers,
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gathered: dict[str, Parts] = {}
+        self._gathered = Gathered()
+        self._in_progress: set[str] = set()  # requests, by the inbox that waits for the answer
         self._subscriptions: list[Subscription] = []
+        self._beating: asyncio.Task[None] | None = None
+        self.unfit: asyncio.Future[WindlassError] = asyncio.get_running_loop().create_future()
         self.is_opened = False
 
     async def take(self) -> None:
         """Take the store over. Raises FencedError if another was faster."""
         silence = self._clock.now() - at(self._follower.now) if self._follower.now else timedelta(0)
         await self.appender.take()
+        self._beating = asyncio.create_task(self._beat())  # From here on, as a migration may take long.
         self.is_opened = True
         await self._store.open()
         await self._store.extend_leases(silence)
@@ -110,28 +112,35 @@ class Reign:
         await self._publish(self._address.subject("new"), b"")
 
     async def serve(self, stopping: asyncio.Event) -> str:
-        """Serve until another owns the store, or `stopping`; return why it ended."""
+        """Serve until another owns the store, or `stopping`, or `unfit`; return why it ended."""
         checked = asyncio.create_task(self._snapshot_when_due())
         stopped = asyncio.create_task(stopping.wait())
         try:
-            while not self.appender.fenced.done():
-                waited: list[asyncio.Future[Any]] = [self.appender.fenced, stopped]
-                await asyncio.wait(waited, timeout=self._settings.beat, return_when=asyncio.FIRST_COMPLETED)
-                if stopping.is_set() and not self.appender.fenced.done():
-                    return await self._leave()
-                if time.monotonic() - self.appender.appended_at > self._settings.beat:
-                    _ = self.appender.nothing()
-            return self.appender.fenced.result()
+            waited: list[asyncio.Future[Any]] = [self.appender.fenced, self.unfit, stopped]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            return self.appender.fenced.result() if self.appender.fenced.done() else await self._leave()
         finally:
             for task in (checked, stopped):
                 task.cancel()
             await asyncio.gather(checked, stopped, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        """Show standbys that the store is owned, whenever nothing else was appended for a while."""
+        while not self.appender.fenced.done():
+            await asyncio.sleep(self._settings.beat)
+            if self.appender.idle_seconds > self._settings.beat:
+                _ = self.appender.nothing()
+
+    def _stop_beating(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
 
     async def _leave(self) -> str:
         """Finish what was asked, then let a standby take over at once."""
         await self._unsubscribe()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LEAVE_SECONDS)
+        self._stop_beating()
         with suppress(FencedError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await asyncio.shield(self.appender.leave())
@@ -141,6 +150,7 @@ class Reign:
     async def close(self) -> None:
         """Stop serving, without an answer to anything that is left."""
         self.appender.fence("it was closed")
+        self._stop_beating()
         await self._unsubscribe()
         self._announcer.close()
         for task in list(self._tasks):
@@ -158,18 +168,16 @@ class Reign:
     # -- requests ------------------------------------------------------------------------------------
 
     async def _hear(self, message: Msg) -> None:
-        verb = message.subject.rpartition(".")[2]
-        parts = self._gathered.pop(message.reply, None) or Parts()
+        if message.reply in self._in_progress:
+            return  # It was sent again, as it takes long: to carry it out twice would take longer.
         try:
-            whole = parts.add(message.data, message.headers)
+            whole = self._gathered.add(message.reply, message.data, message.headers)
         except ValueError:
             return
-        if whole is None:
-            self._gathered[message.reply] = parts
-            if len(self._gathered) > _MAX_GATHERED:
-                del self._gathered[next(iter(self._gathered))]
-            return
-        self._spawn(self._answer(verb, whole, message.reply))
+        if whole is not None:
+            if message.reply:
+                self._in_progress.add(message.reply)
+            self._spawn(self._answer(message.subject.rpartition(".")[2], whole, message.reply))
 
     async def _publish(self, subject: str, data: bytes) -> None:
         with suppress(*TRANSIENT):
@@ -182,18 +190,23 @@ class Reign:
 
     async def _answer(self, verb: str, data: bytes, reply: str) -> None:
         try:
+            answers = await self._answers(verb, data)
+            if answers is not None:
+                with suppress(*TRANSIENT):
+                    for part, headers in in_parts(encode_answers(answers)):
+                        await self._client.publish(reply, part, headers=headers)
+        finally:
+            self._in_progress.discard(reply)
+
+    async def _answers(self, verb: str, data: bytes) -> list[Answer] | None:
+        """Carry out the requests of a message; None if they must not be answered."""
+        try:
             requests = decode_requests(verb, data)
-        except msgspec.DecodeError as error:
-            answers = [failed(InvalidOption(f"cannot read a request of {verb}: {error}"))]
-        else:
-            found = [await self._carry_out(requests[0])] if len(requests) == 1 else await self._all(requests)
-            answers = [one for one in found if one is not None]
-            if len(answers) < len(found):
-                return
-        packed = encode_answers(answers)
-        with suppress(*TRANSIENT):
-            for part, headers in in_parts(packed):
-                await self._client.publish(reply, part, headers=headers)
+        except InvalidOption as error:
+            return [failed(error)]
+        found = [await self._carry_out(requests[0])] if len(requests) == 1 else await self._all(requests)
+        answers = [one for one in found if one is not None]
+        return answers if len(answers) == len(found) else None
 
     async def _all(self, requests: list[Request[Any]]) -> list[Answer | None]:
         batches = [request.batch for request in requests if isinstance(request, EnqueueRequest)]
@@ -216,12 +229,22 @@ class Reign:
         except FencedError:
             return None
         except WindlassError as error:
-            return None if self.appender.fenced.done() else failed(error)
+            is_silent = self.appender.fenced.done() or (is_of_disk(error) and await self._is_relieved(error))
+            return None if is_silent else failed(error)
         except Exception as error:
             if self.appender.fenced.done():
                 return None
             logger.exception("cannot carry out a request of %s", request.verb)
             return failed(StoreUnavailable(f"the owner of the store failed: {type(error).__name__}"))
+
+    async def _is_relieved(self, error: WindlassError) -> bool:
+        """Whether a standby can serve in place of this process, whose disk is full or broken; let it then."""
+        if not self.unfit.done():
+            with suppress(*TRANSIENT):
+                others = await presence(self._client, self._address)
+                if "standby" in others.values() and not self.unfit.done():
+                    self.unfit.set_result(error)
+        return self.unfit.done()
 
     def _note(self, request: Request[Any], value: Any, began: float) -> None:
         """Take into account for hints what claims got, and how many workers there are."""
@@ -236,23 +259,27 @@ class Reign:
 
     async def _snapshot_when_due(self) -> None:
         """Replace the beginning of the log by a snapshot whenever it has grown."""
+        pause = first_pause = self._settings.beat * 3
         while True:
-            await asyncio.sleep(self._settings.beat * 3)
+            await asyncio.sleep(pause)
             try:
                 extent = await self._log.extent()
                 size = os.fstat(self._follower.file).st_size
                 if extent is not None and extent.bytes > max(self._settings.snapshot_bytes, size):
                     await self._snapshot()
+                pause = first_pause
             except FencedError:
                 return
             except Exception:  # The log only grows meanwhile.
-                logger.warning("cannot write a snapshot of %s now", self._address.display, exc_info=True)
+                pause = min(pause * 2, _LAST_PAUSE)
+                text = "cannot replace the log of %s by a snapshot; trying again in %.0f s"
+                logger.warning(text, self._address.display, pause, exc_info=True)
 
     async def _snapshot(self) -> None:
-        base = await self._store.freeze(secrets.token_hex(4))
-        if base is None:
-            return
         try:
+            base = await self._store.freeze(secrets.token_hex(4))
+            if base is None:
+                return
             await self._snapshots.upload(self._follower.file, base)
             await asyncio.shield(self.appender.snapshot(base))
         finally:

@@ -3,16 +3,20 @@
 import asyncio
 import hashlib
 import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import zstandard
 from msgspec import Struct
 from nats.aio.client import Client
 
+from ..sqlite.connection.wal import write_whole
 from .address import Address
 from .entry import Base
 from .stream import TRANSIENT
+from .wire import UNREADABLE
 
 CHUNK_BYTES = 512 * 1024
 _AT_ONCE = 4
@@ -25,7 +29,11 @@ class Manifest(Struct, frozen=True, array_like=True):
 
     base: Base
     size: int  # of the file, in bytes
-    digests: list[bytes]  # of the chunks
+    digest: bytes  # of the digests of its chunks, which would not fit into a message
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.size // CHUNK_BYTES)
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -44,17 +52,15 @@ class Snapshots:
     async def upload(self, file: int, base: Base) -> Manifest:
         """Store a file that does not change meanwhile. It counts once an entry of the log names it."""
         size = os.fstat(file).st_size
-        room = asyncio.Semaphore(_AT_ONCE)
+        digests: dict[int, bytes] = {}
 
-        async def send(at: int) -> bytes:
-            async with room:
-                packed = await asyncio.to_thread(_pack, file, at * CHUNK_BYTES)
-                await self._publish(self._subject(base.generation, str(at)), packed)
-                return hashlib.sha256(packed).digest()
+        async def send(at: int) -> None:
+            packed = await asyncio.to_thread(_pack, file, at * CHUNK_BYTES)
+            await self._publish(self._subject(base.generation, str(at)), packed)
+            digests[at] = hashlib.sha256(packed).digest()
 
-        async with asyncio.TaskGroup() as sending:
-            chunks = [sending.create_task(send(at)) for at in range(-(-size // CHUNK_BYTES))]
-        manifest = Manifest(base, size, [chunk.result() for chunk in chunks])
+        await _for_each(range(-(-size // CHUNK_BYTES)), send)
+        manifest = Manifest(base, size, _digest(digests))
         await self._publish(self._subject(base.generation, "manifest"), _encode(manifest))
         return manifest
 
@@ -68,12 +74,11 @@ class Snapshots:
 
     async def delete_before(self, base: Base) -> None:
         """Delete the snapshots of earlier places, and those that were left unfinished there."""
-        with suppress(*TRANSIENT):  # The next one deletes them.
-            for generation in await self._generations():
-                if _place(generation) < base.place:
-                    await self._stream.purge_stream(
-                        self._address.base_stream, subject=self._subject(generation, ">")
-                    )
+        for generation in await self._generations():
+            place = _place(generation)
+            if place is not None and place < base.place:
+                subject = self._subject(generation, ">")
+                await self._stream.purge_stream(self._address.base_stream, subject=subject)
 
     # -- read ----------------------------------------------------------------------------------------
 
@@ -83,26 +88,31 @@ class Snapshots:
         with suppress(*TRANSIENT):
             for generation in await self._generations(only="manifest"):
                 data = await self._get(self._subject(generation, "manifest"))
-                with suppress(msgspec.DecodeError):
+                with suppress(*UNREADABLE):
                     if data is not None:
                         found.append(_decode(data))
         return sorted(found, key=lambda manifest: manifest.base.place, reverse=True)
 
     async def download(self, manifest: Manifest, file: int) -> bool:
-        """Write the file of a snapshot; False if a chunk is missing or damaged."""
-        room = asyncio.Semaphore(_AT_ONCE)
+        """Write the file of a snapshot; False if a chunk is missing or damaged.
 
-        async def receive(at: int) -> bool:
-            async with room:
-                packed = await self._get(self._subject(manifest.base.generation, str(at)))
-                if packed is None or hashlib.sha256(packed).digest() != manifest.digests[at]:
-                    return False
-                await asyncio.to_thread(_unpack, packed, file, at * CHUNK_BYTES)
-                return True
+        When it returns or raises, nothing more is written: the number of the file may be another's then.
+        """
+        digests: dict[int, bytes] = {}
 
-        done = await asyncio.gather(*(receive(at) for at in range(len(manifest.digests))))
+        async def receive(at: int) -> None:
+            packed = await self._get(self._subject(manifest.base.generation, str(at)))
+            if packed is None:
+                raise LookupError
+            digests[at] = hashlib.sha256(packed).digest()
+            write_whole(file, zstandard.decompress(packed, max_output_size=CHUNK_BYTES), at * CHUNK_BYTES)
+
+        try:
+            await _for_each(range(manifest.chunks), receive)
+        except (LookupError, zstandard.ZstdError):
+            return False
         os.ftruncate(file, manifest.size)
-        return all(done)
+        return _digest(digests) == manifest.digest
 
     async def _get(self, subject: str) -> bytes | None:
         for _ in range(3):
@@ -121,14 +131,32 @@ class Snapshots:
         return self._address.subject("base", generation, what)
 
 
-def _place(generation: str) -> int:
-    """Return the place of a generation, which its name begins with."""
-    return int(generation.partition("-")[0])
+async def _for_each(places: Iterable[int], work: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    """Do the work for each place, several at once; after an error nothing of it goes on."""
+    left = iter(places)
+
+    async def some() -> None:
+        for at in left:  # which all of them share
+            await work(at)
+
+    tasks = [asyncio.ensure_future(some()) for _ in range(_AT_ONCE)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _digest(digests: Mapping[int, bytes]) -> bytes:
+    return hashlib.sha256(b"".join(digests[at] for at in sorted(digests))).digest()
+
+
+def _place(generation: str) -> int | None:
+    """Return the place of a generation, which its name begins with; None if it is not ours."""
+    place = generation.partition("-")[0]
+    return int(place) if place.isdecimal() else None
 
 
 def _pack(file: int, at: int) -> bytes:
     return zstandard.compress(os.pread(file, CHUNK_BYTES, at), 1)
-
-
-def _unpack(packed: bytes, file: int, at: int) -> None:
-    os.pwrite(file, zstandard.decompress(packed, max_output_size=CHUNK_BYTES), at)

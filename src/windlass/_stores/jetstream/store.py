@@ -25,7 +25,7 @@ from ..._store.protocol import Capability, Durability, Join, Migration, Promise,
 from ...errors import InvalidOption, NotSupported, StoreError
 from .address import Address, parse
 from .client import Lines
-from .wire import decode_response, encode_request
+from .wire import decode_as, decode_response, encode_request
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -73,10 +73,7 @@ class JetStreamStore(RemoteStore):
         return (await self.request(AboutRequest())).now
 
     async def request(self, request: Request[T]) -> T:
-        try:
-            sent = encode_request(request)
-        except (OverflowError, TypeError) as error:
-            raise InvalidOption(f"cannot be sent to the store: {error}") from error
+        sent = encode_request(request)
         line = await self._lines.line()
         response: T = decode_response(request.verb, await line.ask(request.verb, sent))
         return response
@@ -84,8 +81,8 @@ class JetStreamStore(RemoteStore):
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         line = await self._lines.line()
         value = await line.ask("records", encode_request(RecordsRequest(record_name(kind), page)))
-        found: Slice[R] = msgspec.msgpack.decode(value, type=Slice[kind])  # type: ignore[valid-type]
-        return found
+        decoder: msgspec.msgpack.Decoder[Slice[R]] = msgspec.msgpack.Decoder(Slice[kind])  # type: ignore[valid-type]
+        return decode_as(decoder, value)
 
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         began = monotonic()

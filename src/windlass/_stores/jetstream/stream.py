@@ -1,7 +1,9 @@
 """The stream that is a store's log, on a NATS server: append at a place, read, delete the beginning."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import time
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Protocol
 
@@ -13,6 +15,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from .address import Address
 
+logger = logging.getLogger("windlass.owner")
+
 TRANSIENT = (nats.errors.Error, asyncio.TimeoutError, OSError)
 """What the client raises while servers are not available; some are errors of the server's answer."""
 
@@ -23,6 +27,8 @@ the silence for the end of the owner."""
 _ANSWER_SECONDS = 2.0
 _FETCHED = 256
 _FETCH_SECONDS = 0.25
+WARN_SECONDS = 5.0
+"""After this time without an append that succeeds, and every time it has passed again, a warning says why."""
 
 
 class Extent(Struct, frozen=True):
@@ -45,14 +51,14 @@ class Log(Protocol):
     async def extent(self) -> Extent | None:
         """Return the first and the last place; None if the server does not answer."""
 
-    def entries(self, place: int) -> AsyncIterator[list[tuple[int, bytes]]]:
+    def entries(self, place: int) -> AsyncGenerator[list[tuple[int, bytes]], None]:
         """Yield entries from this place on, and an empty list whenever there was none for a while.
 
         Ends if a server fails, or an entry is missing; call it again then.
         """
 
     async def delete_through(self, place: int) -> None:
-        """Delete all entries up to and including this place."""
+        """Delete all entries up to and including this place. Raises what TRANSIENT has."""
 
 
 class StreamLog:
@@ -62,6 +68,7 @@ class StreamLog:
         self._client = client
         self._address = address
         self._stream = client.jetstream(timeout=_ANSWER_SECONDS)
+        self._warn_at: float | None = None
 
     async def publish(self, data: bytes, place: int) -> int | None:
         headers = {"Nats-Expected-Last-Sequence": str(place - 1)}
@@ -69,9 +76,23 @@ class StreamLog:
             stored = await self._stream.publish(
                 self._address.subject("log"), data, timeout=PUBLISH_SECONDS, headers=headers
             )
-        except TRANSIENT:
+        except TRANSIENT as error:
+            self._warn(error)
             return None
+        self._warn_at = None
         return stored.seq
+
+    def _warn(self, error: Exception) -> None:
+        """Log why nothing can be appended, unless it passes soon, as elections and conflicts do."""
+        now = time.monotonic()
+        if self._warn_at is not None and now > self._warn_at:
+            logger.warning(
+                "cannot append to the stream %s, so nothing is acknowledged: %s",
+                self._address.log_stream,
+                getattr(error, "description", None) or error,
+            )
+        if self._warn_at is None or now > self._warn_at:
+            self._warn_at = now + WARN_SECONDS
 
     async def read(self, place: int) -> bytes | None:
         try:
@@ -87,7 +108,7 @@ class StreamLog:
             return None
         return Extent(max(state.first_seq, 1), state.last_seq, state.bytes)
 
-    async def entries(self, place: int) -> AsyncIterator[list[tuple[int, bytes]]]:
+    async def entries(self, place: int) -> AsyncGenerator[list[tuple[int, bytes]], None]:
         config = ConsumerConfig(
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=place,
@@ -120,5 +141,4 @@ class StreamLog:
                 await consumer.unsubscribe()
 
     async def delete_through(self, place: int) -> None:
-        with suppress(*TRANSIENT):  # The next snapshot deletes it.
-            await self._stream.purge_stream(self._address.log_stream, seq=place + 1)
+        await self._stream.purge_stream(self._address.log_stream, seq=place + 1)

@@ -28,6 +28,14 @@ _REFUSED = (
     "a system call on {path} failed ({error}): check for a network file system without working locks, for "
     "too many open files, and the system log, then retry"
 )
+_OF_DISK = (
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_CORRUPT",
+    "SQLITE_NOTADB",
+    "SQLITE_READONLY",
+    "SQLITE_CANTOPEN",
+)
 _NO_MEMORY = "out of memory while using {path}: free some, and retry"
 
 
@@ -35,13 +43,26 @@ def translated(error: BaseException, path: Path) -> BaseException:
     """Return the error to raise in place of this one. Programming errors are returned unchanged."""
     match error:
         case sqlite3.Error():
-            return translate(error, path)
+            ours = translate(error, path)
         case OSError():
-            return StoreUnavailable(_REFUSED.format(path=path, error=error))
+            ours = StoreUnavailable(_REFUSED.format(path=path, error=error))
         case MemoryError():
-            return StoreUnavailable(_NO_MEMORY.format(path=path))
+            ours = StoreUnavailable(_NO_MEMORY.format(path=path))
         case _:
             return error
+    ours.__cause__ = error
+    return ours
+
+
+def is_of_disk(error: BaseException) -> bool:
+    """Whether a translated error shows that the disk is full or broken, or the file damaged."""
+    match error.__cause__:
+        case sqlite3.Error() as cause:
+            return (getattr(cause, "sqlite_errorname", None) or "").startswith(_OF_DISK)
+        case OSError() as cause:
+            return not isinstance(cause, TimeoutError)
+        case _:
+            return False
 
 
 @contextmanager

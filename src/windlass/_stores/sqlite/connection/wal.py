@@ -100,5 +100,12 @@ def checkpoint(connection: sqlite3.Connection) -> bool:
 def write_pages(file: int, pages: list[tuple[int, bytes]], size: int) -> None:
     """Write pages into a database file that no connection has open."""
     for number, page in pages:
-        os.pwrite(file, page, (number - 1) * PAGE_BYTES)
+        write_whole(file, page, (number - 1) * PAGE_BYTES)
     os.ftruncate(file, size * PAGE_BYTES)
+
+
+def write_whole(file: int, data: bytes, at: int) -> None:
+    """Write all of the data. A disk that gets full takes the beginning, and says so at the next call only."""
+    while data:
+        written = os.pwrite(file, data, at)
+        data, at = data[written:], at + written

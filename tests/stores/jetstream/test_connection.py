@@ -1,0 +1,109 @@
+"""What NATS refuses: users whose credentials have expired, permissions that are missing, a full server."""
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.loops.workers import eventually
+from tests.servers.nats import Nats
+from tests.servers.owners import Owners
+from windlass._model.filter import Filter
+from windlass._stores.jetstream import JetStreamStore, owner, stream
+from windlass.errors import StoreError, StoreUnavailable
+from windlass.testing.conformance.steps import a_task
+
+WITHIN = 40.0
+
+PEOPLE = """
+authorization {
+  users: [
+    { user: owner, password: %s }
+    { user: reader, password: two, permissions: { publish: ["*.ask.count", "*.ask.about"], subscribe: ">" } }
+  ]
+}
+"""
+
+
+class Guarded(Nats):
+    """A server that knows its users."""
+
+    extra = PEOPLE % "one"
+
+    def _settings(self) -> str:
+        return super()._settings() + self.extra
+
+    def reload(self, extra: str) -> None:
+        self.extra = extra
+        (self.home / "nats.conf").write_text(self._settings())
+        os.kill(self.pid, signal.SIGHUP)
+
+    def url_of(self, login: str) -> str:
+        return f"nats://{login}@127.0.0.1:{self.port}/shop?replicas=1"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    with Guarded.start(tmp_path) as server:
+        yield server
+
+
+async def test_credentials_that_expire_are_used_again_once_they_are_valid(
+    guarded: Guarded, owners: Owners, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NATS closes such connections for good: owners and handles must make new ones by themselves."""
+    monkeypatch.setattr(owner, "_MEND_SECONDS", 0.2)
+    monkeypatch.setattr("windlass._stores.jetstream.client.CONNECT_SECONDS", 0.5)
+    owning = owners.start(guarded.url_of("owner:one"), tmp_path)
+    store = JetStreamStore.from_url(guarded.url_of("owner:one"))
+    await store.enqueue([a_task()])
+    line = await store._lines.line()
+    listening = store.wakes(["default"])
+    await anext(listening)
+
+    guarded.reload(PEOPLE % "other")
+    await eventually(lambda: line.is_closed and not owning.owns.is_set(), within=WITHIN)
+    async for _ in listening:
+        continue  # It ends.
+    with pytest.raises(StoreUnavailable, match="Authorization Violation"):
+        await store.count(Filter(), ())
+
+    guarded.reload(PEOPLE % "one")
+    assert len(await store.enqueue([a_task()])) == 1
+    await store.close()
+    owners.clear()
+
+
+async def test_a_missing_permission_is_named_at_once(
+    guarded: Guarded, owners: Owners, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass._stores.jetstream.client.DEADLINE_SECONDS", 1000.0)
+    owners.start(guarded.url_of("owner:one"), tmp_path)
+    store = JetStreamStore.from_url(guarded.url_of("reader:two"))
+    await store.count(Filter(), ())
+
+    with pytest.raises(StoreError, match=r"lacks a permission .*shop\.ask\.enqueue"):
+        await store.enqueue([a_task()])
+    await store.close()
+    owners.clear()
+
+
+async def test_an_owner_says_why_nothing_can_be_appended(
+    guarded: Guarded,
+    owners: Owners,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(stream, "WARN_SECONDS", 0.2)
+    owners.start(guarded.url_of("owner:one"), tmp_path)
+    with caplog.at_level(logging.WARNING, "windlass.owner"):
+        guarded.freeze()
+        try:
+            await eventually(lambda: "cannot append to the stream WL_shop" in caplog.text, within=WITHIN)
+        finally:
+            guarded.thaw()
+    owners.clear()

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from windlass._stores.jetstream.commits import LogCommits
-from windlass._stores.jetstream.entry import Base
+from windlass._stores.jetstream.entry import Base, pack
 from windlass._stores.jetstream.owned_store import OwnedStore
 from windlass._stores.jetstream.reign import Reign
 from windlass._stores.sqlite.connection.commits import Group
@@ -16,9 +17,9 @@ from windlass._stores.sqlite.connection.wal import checkpoint
 def answers_at_once(patch: pytest.MonkeyPatch) -> None:
     """A commit is answered when it is appended, not when it stands."""
 
-    def ship(self: LogCommits, parts: list[bytes], size: int, group: Group) -> None:
-        if parts:
-            self._appender.commit(parts, size)
+    def ship(self: LogCommits, pages: dict[int, bytes], _: object, size: int, group: Group) -> None:
+        if pages:
+            self._appender.commit(pack(pages), size)
         self._answer(group)
 
     patch.setattr(LogCommits, "_ship", ship)
@@ -34,9 +35,9 @@ def refusals_without_entry(patch: pytest.MonkeyPatch) -> None:
     """A group that changed nothing is answered at once."""
     original = LogCommits._ship
 
-    def ship(self: LogCommits, parts: list[bytes], size: int, group: Group) -> None:
-        if parts:
-            original(self, parts, size, group)
+    def ship(self: LogCommits, pages: dict[int, bytes], parts: Any, size: int, group: Group) -> None:
+        if pages:
+            original(self, pages, parts, size, group)
         else:
             self._answer(group)
 

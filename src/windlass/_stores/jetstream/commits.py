@@ -17,6 +17,8 @@ from .entry import Base, pack
 from .log import Appender, FencedError
 
 CHECKPOINT_FRAMES = 16_000
+MANY_PAGES = 500
+"""Packed within some milliseconds."""
 _RETRY_FRAMES = 4_000
 _ROOM_SECONDS = 0.5
 
@@ -77,8 +79,9 @@ class LogCommits(Commits):
         try:
             assert wal is not None
             pages, size = wal.take()
-            parts = pack(pages) if pages else []  # Here, as a large commit would block the event loop.
-            self._loop.call_soon_threadsafe(self._ship, parts, size, group)
+            # On the event loop, beside the next group; not a large one, which would block that.
+            parts = pack(pages) if len(pages) > MANY_PAGES else None
+            self._loop.call_soon_threadsafe(self._ship, pages, parts, size, group)
         except BaseException as error:  # The file is ahead of the log now, and stays so.
             why = f"cannot read what was committed: {error!r}"
             self._loop.call_soon_threadsafe(self._appender.fence, why)
@@ -133,13 +136,13 @@ class LogCommits(Commits):
     async def _append(self, parts: list[bytes], size: int) -> None:
         await asyncio.shield(self._appender.commit(parts, size))
 
-    def _ship(self, parts: list[bytes], size: int, group: Group) -> None:
+    def _ship(self, pages: dict[int, bytes], parts: list[bytes] | None, size: int, group: Group) -> None:
         """Append a commit, or an entry that shows that its answers are still true. On the event loop."""
         if self._appender.fenced.done():
             self._settled(None, group)
             return
-        if parts:
-            standing = self._appender.commit(parts, size)
+        if pages:
+            standing = self._appender.commit(parts or pack(pages), size)
         elif all(request.result == [] and request.error is None for request in group.requests):
             self._answer(group)  # Claims that found nothing: a hint to wait, whoever owns the store.
             return

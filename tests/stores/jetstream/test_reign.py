@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
-from tests.loops.workers import eventually
+from tests.loops.workers import eventually, pause
 from tests.stores.jetstream.stand_in import MemoryLog, MemorySnapshots, Nobody, new_task, reigning
 from windlass._store.messages import EnqueueRequest
 from windlass._stores.jetstream.entry import Kind, decode
@@ -49,7 +49,7 @@ async def test_an_owner_does_not_pile_up_beats_that_nobody_stores(folder: Path) 
         log.hold(Kind.NOTHING)
         await eventually(lambda: log.held, within=20)
         beats = reign.appender.n
-        await asyncio.sleep(reign._settings.beat * 5)  # for what must not happen
+        await pause(reign._settings.beat * 5)  # for what must not happen
 
         assert reign.appender.n == beats
         assert len(log.held) == 1

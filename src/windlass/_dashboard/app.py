@@ -21,6 +21,7 @@ from .._http.web.load import Held
 from .._http.web.problems import SAFE_HEADERS, TITLES, Problem, problem_for
 from .._http.web.refusal import Refusal
 from .._http.web.router import segments_within
+from .._store.partial_answers import partial_answers
 from ..errors import WindlassError
 from .access import Resolver
 from .forms import FormToken, personal, remember_name, remember_visitor, require_token, sender, token_of
@@ -138,11 +139,12 @@ class Dashboard:
 
     async def _page(self, screen: Screen, view: View, base: str, problem: Problem | None = None) -> Response:
         """Render a page; with the problem that the form on it has run into, if there is one."""
-        data = await screen.handler(view)
+        with partial_answers() as missing:
+            data = await screen.handler(view)
         if isinstance(data, Response):
             return data
         template = environment().get_template(screen.template)
-        page = {**self._frame(view.http, view.caller, screen, view), "problem": problem}
+        page = {**self._frame(view.http, view.caller, screen, view), "problem": problem, "missing": missing}
         html = template.render(page=page, base=base, view=view, token=FormToken.shared(view.caller), **data)
         return _html(personal(view.http)(html), problem.status if problem else data.get("status", 200))
 
@@ -152,10 +154,12 @@ class Dashboard:
 
         async def render() -> str:
             try:
-                data = await screen.handler(view)
+                with partial_answers() as missing:
+                    data = await screen.handler(view)
             except WindlassError as error:  # its message may name hosts and files
                 raise problem_for(error, view.http) from error
-            return _block(template, "live", {"base": base, "view": view, "token": token, **data})
+            lacking = environment().get_template("missing.html").render(missing=missing)
+            return lacking + _block(template, "live", {"base": base, "view": view, "token": token, **data})
 
         asked = sorted(pair for pair in view.http.query_params.multi_items() if pair[0] != "live")
         events = self._live.watch(
@@ -183,6 +187,7 @@ class Dashboard:
             "is_live": screen is not None and screen.live,
             "notice": unquote(request.cookies.get(_NOTICE, ""))[:_MAX_NOTICE],
             "problem": None,
+            "missing": (),
             "read_only": self.settings.read_only,
             "version": metadata.version("windlass"),
         }

@@ -67,7 +67,9 @@ class Service:
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         read = partial(read_tenants, app.store)
         self.tenants = CachedReads(read, "the tenants of a queue", max_age=_OVERVIEW_AGE)
-        self.checks = CachedReads(self._check, "findings", max_age=_CHECK_AGE, timeout=_CHECK_TIME)
+        self.checks = CachedReads(
+            self._check, "findings", max_age=_CHECK_AGE, timeout=_CHECK_TIME, is_partial=False
+        )
         self.counts = CachedReads(self._count_states, "the numbers of tasks", max_age=_OVERVIEW_AGE)
         self.failures = CachedReads(self._read_failures, "the failures", max_age=_FAILURES_AGE)
         # History changes every 10 seconds, and adding it up takes long.

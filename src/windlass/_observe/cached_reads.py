@@ -9,6 +9,7 @@ from typing import Generic, TypeVar, cast
 
 from msgspec import Struct
 
+from .._store.partial_answers import complete_answers, leave_out, partial_answers
 from ..errors import StoreUnavailable
 
 K = TypeVar("K")
@@ -37,8 +38,11 @@ class CachedReads(Generic[K, V]):
         max_age: timedelta,
         timeout: timedelta = READ_TIMEOUT,
         clock: Callable[[], float] = monotonic,
+        is_partial: bool = True,
     ) -> None:
+        """`is_partial`: callers that may leave out shards that do not answer get what the others say."""
         self._read = read
+        self._is_partial = is_partial
         self._what = what
         self._max_age = max_age.total_seconds()
         self._timeout = timeout.total_seconds()
@@ -51,7 +55,10 @@ class CachedReads(Generic[K, V]):
         if cached is None or (cached.read.done() and self._clock() >= cached.fresh_until):
             cached = self._start(key)
         # Shielded: a caller that is cancelled must not cancel the read that others wait for.
-        return await asyncio.shield(cached.read)
+        value, missing = await asyncio.shield(cached.read)
+        if missing:
+            leave_out(missing)
+        return value
 
     def forget(self) -> None:
         """Read again when next asked: what was read may show what has been removed since."""
@@ -65,7 +72,7 @@ class CachedReads(Generic[K, V]):
         cached = self._cached[key] = _Cached(read)
         began = self._clock()
 
-        def done(finished: asyncio.Task[V]) -> None:
+        def done(finished: "asyncio.Task[tuple[V, set[str]]]") -> None:
             now = self._clock()
             cached.fresh_until = now + max(self._max_age, (now - began) * (_SHARE - 1))
             if not finished.cancelled():
@@ -74,10 +81,15 @@ class CachedReads(Generic[K, V]):
         read.add_done_callback(done)
         return cached
 
-    async def _read_in_time(self, key: K) -> V:
+    async def _read_in_time(self, key: K) -> tuple[V, set[str]]:
+        """Return what was read, and the shards that it lacks."""
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._read(key)
+                if self._is_partial:
+                    with partial_answers() as missing:
+                        return await self._read(key), missing
+                with complete_answers():
+                    return await self._read(key), set()
         except TimeoutError:
             raise StoreUnavailable(
                 f"timed out after {self._timeout:g} s reading {self._what} from the store"
@@ -116,5 +128,5 @@ class RecentRead(Generic[V]):
 class _Cached(Struct, Generic[V]):
     """A read of the store, under way or done."""
 
-    read: asyncio.Task[V]
+    read: asyncio.Task[tuple[V, set[str]]]
     fresh_until: float = inf  # until its done callback has run

@@ -20,6 +20,10 @@ REMIND_OF_REFUSAL_AFTER = 60.0  # the same if a retry cannot help, so that someo
 class ShardUnavailable(StoreUnavailable):
     """One of several shards is not available; what needs only the others can be done."""
 
+    def __init__(self, message: str, shard: str = "") -> None:
+        super().__init__(message)
+        self.shard = shard
+
 
 class Outage:
     """What the loops of a worker or keeper know together about the store they use. Thread-safe.

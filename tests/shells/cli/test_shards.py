@@ -121,8 +121,13 @@ def test_commands_show_a_shard_that_does_not_answer_and_use_the_others(run: Run,
     tasks = run("tasks", "list", "-q", queue, "--json").rows
     everywhere = run("tasks", "list")
     check = run("check", "--json").rows
+    frame = run("top", "--once", "--json").row
+    lines = run("top", "--once").out
 
     assert enqueued.code == 0
+    assert frame["missing_shards"] == ["b"]
+    assert [row["queue"] for row in frame["queues"]] == [queue]
+    assert "shard b does not answer" in lines
     assert [row["state"] for row in listed] == ["open", "unavailable"]
     assert len(tasks) == 2
     assert (everywhere.code, "shard b: " in everywhere.err) == (4, True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._documents.queues import QueueDocument, queue_documents
 from ..._documents.tasks import failure_document
@@ -16,6 +17,7 @@ from ..._model.filter import Failure
 from ..._model.record import Session
 from ..._observe.overview import Overview, read_overview
 from ..._policy.input.quote import counted
+from ..._store.partial_answers import partial_answers
 from ..._timers import wait_for_event
 from ...errors import StoreError
 from ..command import Cli, Command, on_store
@@ -34,12 +36,16 @@ _RATE_OVER = timedelta(minutes=5)
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What is shown at one moment. `ended` has completed and failed runs a minute, by queue."""
+    """What is shown at one moment. `ended` has completed and failed runs a minute, by queue.
+
+    `missing` are shards that did not answer.
+    """
 
     overview: Overview
     queues: Sequence[QueueDocument]
     failures: Sequence[Failure]
     ended: Mapping[str, tuple[float, float]]
+    missing: Sequence[str] = ()
 
     def as_document(self) -> dict[str, Any]:
         """The JSON document of `--json`."""
@@ -53,6 +59,7 @@ class Frame(Struct, frozen=True, kw_only=True):
                 queue: {"completed": completed, "failed": failed}
                 for queue, (completed, failed) in sorted(self.ended.items())
             },
+            "missing_shards": self.missing,
         }
 
 
@@ -127,7 +134,13 @@ async def _show_live(frames: AsyncIterator[Frame | StoreError]) -> None:
 
 
 async def read_frame(cli: Cli) -> Frame:
-    """Read what is shown now."""
+    """Read what is shown now; of shards, of those that answer."""
+    with partial_answers() as missing:
+        frame = await _read_frame(cli)
+    return replace(frame, missing=sorted(missing))
+
+
+async def _read_frame(cli: Cli) -> Frame:
     overview = await read_overview(cli.app.store)
     minutes = _RATE_OVER.total_seconds() / 60
     completed: Counter[str] = Counter()
@@ -183,6 +196,7 @@ def _summary(frame: Frame, width: int) -> list[list[Styled]]:
     parts += [(f"{totals['dead']:,} dead", "red" if totals["dead"] else "dim")]
     parts += [] if overview.keeper else [("no keeper", "bold red")]
     parts += [(f"alert {one_line(name)}", "bold red") for name in raised]
+    parts += [(f"shard {name} does not answer", "bold red") for name in frame.missing]
     lines: list[list[Styled]] = [[]]
     for part in parts:
         if lines[-1] and sum(cell_len(text) + _GAP for text, _ in [*lines[-1], part]) - _GAP > width:

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..._store.outage import ShardUnavailable
 from ...errors import StoreError, WindlassError
 
 logger = logging.getLogger("windlass.http")
@@ -112,7 +113,8 @@ def problem_for(error: Problem | WindlassError, request: Request) -> Problem:
     if isinstance(error, StoreError):
         logger.warning("%s %s: %s", request.method, request.url.path, error)
         hint = "retry" if error.transient else "see the server's log"
-        return Problem(error.code, f"the store failed; {hint}")
+        what = f"shard {error.shard} of the store" if isinstance(error, ShardUnavailable) else "the store"
+        return Problem(error.code, f"{what} failed; {hint}")
     return error if isinstance(error, Problem) else problem_from(error)
 
 

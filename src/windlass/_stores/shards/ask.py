@@ -22,7 +22,7 @@ from ..._model.task import Task, TaskId
 from ..._model.transition import Applied
 from ...errors import StoreUnavailable
 from ..rules.audit import is_about_tasks
-from .connection.handle import OnShards
+from .connection.handle import OnShards, check_complete
 from .connection.shard import Shard
 from .pages import merge_counts, merge_slices
 from .routes import places
@@ -61,15 +61,16 @@ class ShardTasks(OnShards):
         for name, found in answers.items():
             self._shards.places.add([task.id for task in found.items], name)
         merged = merge_slices([*answers.values()], page, lambda task: task.id)
-        if where.ids is None or len(merged.items) < len(set(where.ids)):
-            for error in errors.values():
-                raise error
+        if where.ids is None:
+            check_complete(answers, errors)
+        elif errors and len(merged.items) < len(set(where.ids)):
+            raise next(iter(errors.values()))
         return merged
 
     async def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> Sequence[Count]:
         """Add up the counts of the shards."""
         await self._shards.ready()
-        answers = await self._shards.every(
+        answers = await self._shards.all_but_missing(
             self._names(where),
             lambda shard: shard.call_unless_silent(shard.store.count, where, by, sized=sized),
         )

@@ -90,7 +90,7 @@ class ShardRecords(OnShards):
         await self._shards.ready()
         if kind in _MERGED:
             # A session is on every shard; of the others one that does not answer has what no other has.
-            ask = self._shards.some if kind is Session else self._shards.every
+            ask = self._shards.some if kind is Session else self._shards.all_but_missing
             answers = await ask(
                 self._shards.names, lambda shard: shard.call_within(shard.store.records, kind, page)
             )

@@ -1,7 +1,7 @@
 """ShardHandles: the shards as one handle of the store uses them, and calls of several of them at once."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ...._model.filter import MAX_PAGE, Filter, Page
 from ...._model.record import Routes, ShardMap
 from ...._model.task import TaskId
+from ...._store.partial_answers import leave_out, may_leave_out
 from ...._store.protocol import Store
 from ....errors import StoreError, StoreUnavailable
 from ..map_watch import MapWatch
@@ -142,6 +143,14 @@ class ShardHandles:
             raise error
         return answers
 
+    async def all_but_missing(
+        self, names: Iterable[str], call: Callable[[Shard], Coroutine[Any, Any, T]]
+    ) -> dict[str, T]:
+        """Call several shards at once; raise the first error of any, unless the answer may lack some."""
+        answers, errors = await self.each(names, call)
+        check_complete(answers, errors)
+        return answers
+
     async def some(
         self, names: Iterable[str], call: Callable[[Shard], Coroutine[Any, Any, T]]
     ) -> dict[str, T]:
@@ -187,6 +196,13 @@ class ShardHandles:
             self.places.add(ids, name)
             found |= dict.fromkeys(ids, name)
         return found
+
+
+def check_complete(answers: Mapping[str, object], errors: Mapping[str, StoreError]) -> None:
+    """Raise the first error, unless the answer may lack some shards."""
+    if errors and not (answers and may_leave_out()):
+        raise next(iter(errors.values()))
+    leave_out(errors)
 
 
 class OnShards:

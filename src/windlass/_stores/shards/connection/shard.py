@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from copy import copy
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
@@ -41,8 +42,9 @@ class ShardHealth:
     def failed(self, error: StoreError) -> StoreError:
         """Note a failure; return it with the shard's name."""
         self._ask_again_at = monotonic() + self._pauses.failed(error)
-        kind = ShardUnavailable if isinstance(error, StoreUnavailable) else type(error)
-        self.error = kind(f"shard {self.name}: {error}")
+        text = f"shard {self.name}: {error}"
+        is_transient = isinstance(error, StoreUnavailable)
+        self.error = ShardUnavailable(text, self.name) if is_transient else type(error)(text)
         return self.error
 
     def succeeded(self) -> None:
@@ -110,7 +112,7 @@ class Shard:
             self._asking = asyncio.create_task(self._ask())
             await asyncio.wait([self._asking], timeout=_QUICK)
         if (error := self.health.error) is not None:
-            raise type(error)(str(error))
+            raise copy(error)
 
     async def _ask(self) -> None:
         with suppress(StoreError):
@@ -142,7 +144,8 @@ class Shard:
     async def close(self) -> None:
         """Close its store."""
         self._is_open = False
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait([self._asking])
+        asking, self._asking = self._asking, None
+        if asking is not None and asking.get_loop() is asyncio.get_running_loop():  # else it ends by itself
+            asking.cancel()
+            await asyncio.wait([asking])
         await self.store.close()

@@ -5,6 +5,7 @@ than a small script takes, and `asyncio.wait_for` loses a cancellation now and t
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -123,13 +124,23 @@ class _Replies(asyncio.Protocol):
             waiter.set_exception(error)
 
 
+class _Disowned:
+    """What a writer of streams is left with instead of its transport."""
+
+    @staticmethod
+    def is_closing() -> bool:
+        return True
+
+
 class Link:
     """A connection to a server, for one request at a time, or to listen to a channel."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         """Use `Link.open`."""
-        self._writer = writer  # closes its transport when it is deleted
         self._transport: Any = writer.transport
+        # Deleted, it would close the transport, in a forked child too: by the parent's epoll.
+        writer._transport = _Disowned()  # type: ignore[attr-defined]  # noqa: SLF001
+        self._process = os.getpid()
         self._replies = _Replies(self._transport)
         self._transport.set_protocol(self._replies)
         self._later = asyncio.get_running_loop().call_later
@@ -175,6 +186,11 @@ class Link:
     async def until_closed(self) -> None:
         """Wait until the connection has ended."""
         await asyncio.shield(self._replies.ended)
+
+    def __del__(self) -> None:
+        """Close it, unless it belongs to the parent of this process."""
+        if self._process == os.getpid():
+            self.terminate()
 
     # -- for the pool --------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def translated(error: Exception, address: str) -> StoreError:
         )
     if isinstance(error, exceptions.OutOfMemoryError) or "OOM" in str(error):
         return StoreUnavailable(
-            f"Redis at {address} has reached maxmemory ({error}); nothing was lost; raise it, or prune"
+            f"Redis at {address} has reached maxmemory ({error}); no task was added; raise it, or prune"
         )
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError | TimeoutError):
         reason = str(error) or type(error).__name__

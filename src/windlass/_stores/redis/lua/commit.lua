@@ -3,6 +3,7 @@
 @steady
 @clock
 @bulk
+@memory
 @commit
 local at, failed = guarded(2)
 if at then

@@ -50,8 +50,8 @@ for task = 1, tasks do
         has_permits = true
     end
 end
+leaving.flush() -- First: it takes no memory, so that tasks complete when memory is full (memory.lua).
 set_all(written)
-leaving.flush()
 entering.flush()
 in_parts('SADD', prefix .. 'groups', named)
 freed.flush()

@@ -3,6 +3,7 @@
 @steady
 @clock
 @bulk
+@memory
 @row
 @commit
 @lease

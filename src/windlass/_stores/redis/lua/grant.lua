@@ -5,6 +5,7 @@
 @steady
 @clock
 @bulk
+@memory
 @row
 @commit
 @lease

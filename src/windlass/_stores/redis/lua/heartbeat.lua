@@ -6,6 +6,7 @@
 @steady
 @clock
 @bulk
+@memory
 @row
 local now, prefix, session = clock(ARGV[1]), ARGV[2], ARGV[3]
 local key, started = prefix .. 'n:' .. session, whole(now)
@@ -13,6 +14,7 @@ local known = redis.call('HGET', key, 'started')
 if not known and ARGV[4] ~= '1' then
     return {0, {}, {}, 0}
 end
+allow_full_memory()
 local expires = whole(now + tonumber(ARGV[7]))
 redis.call('HSET', key, 'name', ARGV[5], 'worker', ARGV[6], 'started', known or started, 'beat', whole(now),
     'expires', expires)

@@ -87,13 +87,17 @@ local OWN = {
 
 -- Write the rows of the commit at `from`, and run its commands. Returns the position after them.
 local function apply(from, at)
-    local rows = {}
+    local rows, adds_tasks = {}, false
     for task = 1, tonumber(ARGV[from]) do
-        local row = ARGV[from + 2 * task]
+        local version, row = ARGV[from + 2 * task - 1], ARGV[from + 2 * task]
         if row ~= '' then
             rows[#rows + 1] = KEYS[1 + task]
             rows[#rows + 1] = row
+            adds_tasks = adds_tasks or version == ''
         end
+    end
+    if not adds_tasks then
+        allow_full_memory()
     end
     set_all(rows)
     local commands = tonumber(ARGV[at])

@@ -64,12 +64,11 @@ async def _settle_part(
         unit = await database.begin(kept)
         settled = await _settle_batch(unit, batch)
         order = None if claim is None else claimer.in_order(unit.rules, unit.now, claim)
-        if order is not None:
-            done, _, _, *claimed = await database.commit("exchange", unit, *order)
-            if done:
-                rows = claimer.claimed(claimed[0]) or ()
-                may_more = claim is not None and CLAIMED_AT_ONCE == len(rows) < claim.limit
-                return replace(settled, claimed=rows, may_claim_more=may_more)
+        if claim is not None and order is not None:
+            reply = await database.commit("exchange", unit, *order)
+            if reply[0]:
+                claimed, may_claim_more = claimer.granted(reply, claim)
+                return replace(settled, claimed=claimed or (), may_claim_more=may_claim_more)
         elif unit.is_empty or (await database.commit("commit", unit))[0]:
             rows = () if claim is None else await _claim_if_possible(claimer, claim)
             return replace(settled, claimed=rows)
@@ -95,12 +94,13 @@ async def _complete(
     reply = await database.run("complete", rules.version, *completed, *(order or ()))
     if not reply[0]:
         return None
-    claimed = claimer.claimed(reply[3]) or ()
-    may_claim_more = claim is not None and CLAIMED_AT_ONCE == len(claimed) < claim.limit
-    if claim is not None and order is None:
-        claimed = await _claim_if_possible(claimer, claim)
-    receipts = (Receipt.APPLIED,) * len(batch)
-    return Settled(receipts=receipts, claimed=claimed, may_claim_more=may_claim_more)
+    settled = Settled(receipts=(Receipt.APPLIED,) * len(batch))
+    if claim is None:
+        return settled
+    if order is None:
+        return replace(settled, claimed=await _claim_if_possible(claimer, claim))
+    claimed, may_claim_more = claimer.granted(reply, claim)
+    return replace(settled, claimed=claimed or (), may_claim_more=may_claim_more)
 
 
 async def _settle_batch(unit: UnitOfWork, batch: Sequence[Settlement]) -> Settled:

@@ -214,10 +214,6 @@ class UnitOfWork:
 
     # -- other readings ------------------------------------------------------------------------------
 
-    def guard(self, key: str, field: str, value: bytes) -> None:
-        """Refuse the commit unless a field of a hash has this value."""
-        self._guards[key, field] = value
-
     async def guarded(self, key: str, fields: Collection[str]) -> dict[str, bytes]:
         """Read fields of a hash; the commit is refused if one of them changes."""
         if not fields:
@@ -252,6 +248,11 @@ class UnitOfWork:
     def run(self, command: str, key: str | bytes, *arguments: Argument) -> None:
         """Run a command at the commit."""
         self._commands.run(command, key, *arguments)
+
+    def run_many(self, command: str, key: str, members: Iterable[Argument]) -> None:
+        """Run a command with any number of members at the commit, in as many parts as Lua needs."""
+        for member in members:
+            self._commands.many(command, key, member)
 
     def record(self, attempt: Attempt) -> None:
         """Write the record of an attempt, and keep the newest."""

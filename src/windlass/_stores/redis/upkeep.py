@@ -63,23 +63,30 @@ async def promote(database: Database, limit: int) -> Promoted:
     number = 0
     while number < limit:
         room = min(limit - number, AT_ONCE)
-        done = await database.transact(partial(_promote, database=database, limit=room))
-        number += done
-        if done < room:
+        promoted, dropped = await database.transact(partial(_promote, database=database, limit=room))
+        number += promoted
+        if promoted + dropped < room:
             break
     first = await database.client.call("ZRANGE", database.keys.scheduled, 0, 0, "WITHSCORES")
     return Promoted(number=number, next_at=moment(first[1]) if first else None)
 
 
-async def _promote(unit: UnitOfWork, database: Database, limit: int) -> int:
+async def _promote(unit: UnitOfWork, database: Database, limit: int) -> tuple[int, int]:
+    """Return how many tasks became ready, and how many are no longer looked for.
+
+    Those are tasks whose keys were deleted or damaged; they must not hold up the ones behind them.
+    """
     due = await database.client.call(
         "ZRANGEBYSCORE", unit.keys.scheduled, "-inf", instant(unit.now), "LIMIT", 0, limit
     )
     tasks = await unit.load(map(unpacked, due))
-    ready = [task for task in tasks.values() if task.state is State.SCHEDULED and task.run_at <= unit.now]
+    scheduled = {task.id: task for task in tasks.values() if task.state is State.SCHEDULED}
+    ready = [task for task in scheduled.values() if task.run_at <= unit.now]
     for task in ready:
         unit.move(task, Verb.PROMOTE, State.READY)
-    return len(ready)
+    gone = [member for member in due if unpacked(member) not in scheduled]
+    unit.run_many("ZREM", unit.keys.scheduled, gone)
+    return len(ready), len(gone)
 
 
 # -- prune -------------------------------------------------------------------------------------------
@@ -173,22 +180,26 @@ async def _prune_keys(database: Database) -> None:
 
 async def _prune_buckets(database: Database) -> None:
     """Delete buckets that are full, like ones that were never used, or whose limit was removed long ago."""
+    unit = await database.begin()
+    found = [one async for one in database.client.scan("HSCAN", database.keys.buckets)]
+    buckets = dict(zip(found[::2], found[1::2], strict=True))
+    names = [name.decode() for name, value in buckets.items() if _is_redundant(unit, name.decode(), value)]
+    for at in range(0, len(names), AT_ONCE):
+        await database.transact(partial(_forget_buckets, names=names[at : at + AT_ONCE]))
 
-    async def forget(unit: UnitOfWork) -> None:
-        found = [one async for one in database.client.scan("HSCAN", unit.keys.buckets)]
-        limits = unit.rules.limits_by_name
-        for name, value in zip(found[::2], found[1::2], strict=True):
-            key = name.decode()
-            limit, (tokens, at) = limits.get(split_key(key)[0]), read_bucket(value)
-            if limit is None or not limit.is_metered:
-                is_redundant = at is None or at <= unit.now - KEPT_AFTER_LIMIT
-            else:
-                is_redundant = tokens_at(limit, PermitUsage(0, tokens, at), unit.now) >= limit.capacity
-            if is_redundant:
-                unit.guard(unit.keys.buckets, key, value)
-                unit.run("HDEL", unit.keys.buckets, key)
 
-    await database.transact(forget)
+async def _forget_buckets(unit: UnitOfWork, names: list[str]) -> None:
+    for name, value in (await unit.guarded(unit.keys.buckets, names)).items():
+        if _is_redundant(unit, name, value):
+            unit.run("HDEL", unit.keys.buckets, name)
+
+
+def _is_redundant(unit: UnitOfWork, name: str, bucket: bytes) -> bool:
+    """Whether a bucket says the same as none, or is one that nobody needs any more."""
+    limit, (tokens, at) = unit.rules.limits_by_name.get(split_key(name)[0]), read_bucket(bucket)
+    if limit is None or not limit.is_metered:
+        return at is None or at <= unit.now - KEPT_AFTER_LIMIT
+    return tokens_at(limit, PermitUsage(0, tokens, at), unit.now) >= limit.capacity
 
 
 async def _prune_groups(database: Database) -> None:

@@ -80,6 +80,12 @@ class Claimer:
         )
         return tuple([Claimed(stored.task) for stored in tasks])
 
+    def granted(self, reply: Any, claim: Claim) -> tuple[tuple[Claimed, ...] | None, bool]:
+        """Read the reply of a script that claims: the tasks as `claimed`, and whether more may be ready."""
+        claimed, stopped_looking = self.claimed(reply[3]), reply[4:] == [1]
+        is_full = claimed is not None and CLAIMED_AT_ONCE == len(claimed) < claim.limit
+        return claimed, is_full or stopped_looking
+
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         """Lease ready tasks to a live session. Raises SessionLost if it is not alive.
 
@@ -88,16 +94,18 @@ class Claimer:
         claimed: tuple[Claimed, ...] = ()
         while True:
             try:
-                found = await self._claim_part(replace(claim, limit=claim.limit - len(claimed)))
+                found, may_claim_more = await self._claim_part(
+                    replace(claim, limit=claim.limit - len(claimed))
+                )
             except StoreError:
                 if not claimed:
                     raise
                 return claimed
             claimed += found
-            if len(found) < CLAIMED_AT_ONCE or len(claimed) >= claim.limit:
+            if not may_claim_more:
                 return claimed
 
-    async def _claim_part(self, claim: Claim) -> tuple[Claimed, ...]:
+    async def _claim_part(self, claim: Claim) -> tuple[tuple[Claimed, ...], bool]:
         for attempt in range(TRIES):
             unit = await self._database.begin()
             order = self.in_order(unit.rules, unit.now, claim)
@@ -106,10 +114,10 @@ class Claimer:
             else:
                 reply = await self._database.commit("exchange", unit, *order)
             if reply[0]:
-                claimed = self.claimed(reply[3])
+                claimed, may_claim_more = self.granted(reply, claim)
                 if claimed is None:
                     raise refusals.session_lost(claim.session)
-                return claimed
+                return claimed, may_claim_more
             await self._database.pause(attempt)
         raise self._database.contended()
 

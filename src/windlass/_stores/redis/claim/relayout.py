@@ -51,7 +51,7 @@ async def after_limit(
     queues = {queue for queue in named if queue is not None}
     if None in named:
         queues = await ready_queues(database)
-    unit.run("SADD", unit.keys.relayout, RECOUNT, *sorted(queues))
+    unit.run_many("SADD", unit.keys.relayout, [RECOUNT, *sorted(queues)])
     return True
 
 
@@ -67,8 +67,7 @@ async def _refill(database: Database, unit: UnitOfWork, limit: Limit) -> None:
 
 async def ready_queues(database: Database) -> set[str]:
     """Return the queues that have, or had, ready tasks."""
-    prefix = f"{database.keys.prefix}g:"
-    return {key.removeprefix(prefix).split(SEPARATOR)[1] for key in await _groups(database, State.READY)}
+    return {_queue_of(database, key) for key in await _groups(database, State.READY)}
 
 
 # -- step by step -----------------------------------------------------------------------------------
@@ -83,11 +82,10 @@ async def finish_relayouts(database: Database) -> None:
             return
         if RECOUNT in marked:
             await _recount(database)
-        for queue in sorted(marked - {RECOUNT}):
-            await _place_all(database, queue)
+        await _place_all(database, marked - {RECOUNT})
         unit = await database.begin()
         if (await database.rules()).version == rules.version:  # Otherwise some tasks must move again.
-            unit.run("SREM", unit.keys.relayout, *sorted(marked))
+            unit.run_many("SREM", unit.keys.relayout, sorted(marked))
             unit.run("HINCRBY", unit.keys.meta, "rules", 1)
             unit.wakes.all_queues = True
             await database.commit("commit", unit)
@@ -115,9 +113,11 @@ async def running(database: Database) -> list[TaskId]:
     return [unpacked(one) for ids in found for one in ids]
 
 
-async def _place_all(database: Database, queue: str) -> None:
-    """Move all ready tasks of a queue: by their groups, as claims take expired ones out of their places."""
-    for key in await _groups(database, State.READY, queue):
+async def _place_all(database: Database, queues: frozenset[str]) -> None:
+    """Move all ready tasks of queues: by their groups, as claims take expired ones out of their places."""
+    for key in await _groups(database, State.READY):
+        if _queue_of(database, key) not in queues:
+            continue
         found = [one async for one in database.client.scan("ZSCAN", key)]
         for ids in _chunks(map(unpacked, found[::2])):
             await database.transact(partial(_place_again, ids=ids))
@@ -129,11 +129,15 @@ async def _place_again(unit: UnitOfWork, ids: list[TaskId]) -> None:
             unit.place_again(task)
 
 
-async def _groups(database: Database, state: State, queue: str | None = None) -> list[str]:
-    """Return the keys of the groups of a state, of one queue or of all."""
-    names = await database.client.members(database.keys.groups)
-    first = f"{state.value}{SEPARATOR}" if queue is None else f"{state.value}{SEPARATOR}{queue}{SEPARATOR}"
+async def _groups(database: Database, state: State) -> list[str]:
+    """Return the keys of the groups of a state."""
+    names = {*await database.client.members(database.keys.groups)}
+    first = f"{state.value}{SEPARATOR}"
     return sorted(f"{database.keys.prefix}g:{name}" for name in names if name.startswith(first))
+
+
+def _queue_of(database: Database, group: str) -> str:
+    return group.removeprefix(f"{database.keys.prefix}g:").split(SEPARATOR)[1]
 
 
 def _chunks(ids: Iterable[TaskId]) -> list[list[TaskId]]:

@@ -1,6 +1,6 @@
 -- Complete running tasks that do not expire and that nothing waits for, then claim. ARGV: now, prefix, version of
 -- the rules, when they ended, the number of tasks, each: id, version, what else may change; then what `claim` takes,
--- or nothing. Returns 1, the time, 0 and the claimed rows (-1 if the session is not alive); 0 if something has changed.
+-- or nothing. Returns 1, the time, 0 and what `claim` returns; 0 if something has changed.
 @steady
 @clock
 @bulk
@@ -61,6 +61,6 @@ if has_permits then
 end
 local at = 6 + 3 * tasks
 if at > #ARGV then
-    return {1, whole(now), 0, {}}
+    return {1, whole(now), 0, {}, 0}
 end
-return {1, whole(now), 0, claim(at, prefix, now) or -1}
+return {1, whole(now), 0, claim(at, prefix, now)}

@@ -1,5 +1,5 @@
 -- Commit a unit of work, then claim. ARGV: now, prefix, a commit, what `claim` takes. Returns whether it was committed,
--- the time, the position of the guard that failed, and the rows; -1 if the session is not alive.
+-- the time, the position of the guard that failed, and what `claim` returns.
 @steady
 @clock
 @bulk
@@ -13,4 +13,4 @@ local at, failed = guarded(3)
 if not at then
     return {0, whole(now), failed}
 end
-return {1, whole(now), 0, claim(apply(3, at), prefix, now) or -1}
+return {1, whole(now), 0, claim(apply(3, at), prefix, now)}

@@ -1,5 +1,7 @@
 -- Claim from queues without lanes or limits, lowest rank and id first over all of them. From `at`: session, claim
--- number, most tasks, then the queues. Returns rows, or nil if the session is not alive.
+-- number, most tasks, then the queues. Returns rows, or -1 if the session is not alive; and 1 if it stopped looking, as
+-- too many had expired, else 0.
+local EXAMINED = 500 -- tasks that one script looks at
 
 -- Returns a function that takes up to so many ids out of a queue.
 local function from_one(key)
@@ -54,23 +56,24 @@ local function claim(at, prefix, now)
     local session, number, most = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
     local worker = worker_of(prefix, session, now)
     if not worker then
-        return nil
+        return -1, 0
     end
-    local keys, claimed = {}, {}
+    local keys, claimed, examined = {}, {}, 0
     for position = at + 3, #ARGV do
         keys[#keys + 1] = prefix .. 'r:' .. ARGV[position] .. '\31'
     end
     local take = #keys == 1 and from_one(keys[1]) or from_several(keys, most)
     local to = lessor(prefix, session, number, worker, now)
-    while #claimed < most do
-        local ids = take(most - #claimed)
+    while #claimed < most and examined < EXAMINED do
+        local ids = take(math.min(most - #claimed, EXAMINED - examined))
         if #ids == 0 then
             break
         end
         for position, row in ipairs(rows_of(prefix, ids)) do
             claimed[#claimed + 1] = to.lease(ids[position], row, '')
         end
+        examined = examined + #ids
     end
     to.done()
-    return claimed
+    return claimed, #claimed < most and examined >= EXAMINED and 1 or 0
 end

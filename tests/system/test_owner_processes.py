@@ -70,7 +70,9 @@ class Shop:
 
     def owner(self, name: str) -> Command:
         return self._running.enter_context(
-            Command(self._folder, name, "or stands by", "owner", "--store", self._url, "--log-format", "text")
+            Command(
+                self._folder, name, "stands by for", "owner", "--store", self._url, "--log-format", "text"
+            )
         )
 
     def enqueue(self, number: int, seconds: float) -> None:

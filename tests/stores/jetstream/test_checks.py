@@ -1,15 +1,25 @@
 """Servers and streams that are unfit for a store are refused, with the reason."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from nats.js.api import RetentionPolicy, StorageType, StreamConfig
+from nats.js.api import ClusterInfo, PeerInfo, RetentionPolicy, StorageType, StreamConfig
 
-from windlass._store.protocol import Durability
+from tests.servers.nats import Nats
+from windlass._store.protocol import Durability, Severity
 from windlass._stores.jetstream.address import parse
-from windlass._stores.jetstream.checks import Servers, prepare
+from windlass._stores.jetstream.checks import Servers, copies_finding, prepare
 from windlass._stores.jetstream.client import connect
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreUnavailable
+
+
+class Plain(Nats):
+    """A server without JetStream."""
+
+    def _settings(self) -> str:
+        return f"listen: 127.0.0.1:{self.port}\nhttp: 127.0.0.1:{self.monitor_port}\n"
+
 
 UNFIT: dict[str, Any] = {
     "max_msgs": 100,
@@ -61,3 +71,42 @@ def test_the_promise_depends_on_what_is_synced(synced: bool | None, durability: 
     promise = Servers(version=(2, 15, 1), replicas=3, max_payload=1 << 20, synced=synced).promise
     assert promise.durability is durability
     assert why in promise.why
+
+
+UP, BEHIND, OFFLINE = (
+    PeerInfo("n1", current=True),
+    PeerInfo("n2", current=False),
+    PeerInfo("n3", current=False, offline=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("peers", "severity", "said"),
+    [
+        ([UP, UP], Severity.OK, "all 3 servers have the whole log"),
+        ([UP, OFFLINE], Severity.WARNING, "n3 is offline: 2 of 3 servers"),
+        ([BEHIND, UP], Severity.WARNING, "n2 is behind: 2 of 3 servers"),
+        ([UP, UP, BEHIND, OFFLINE], Severity.WARNING, "n2 is behind, n3 is offline: 3 of 5 servers"),
+    ],
+)
+def test_servers_without_the_whole_log_are_named(
+    peers: list[PeerInfo], severity: Severity, said: str
+) -> None:
+    found = copies_finding(ClusterInfo(leader="n0", replicas=peers))
+    assert found.severity is severity
+    assert said in found.message
+
+
+async def test_a_server_without_jetstream_is_reported_while_an_owner_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("windlass._stores.jetstream.checks._TRIES", 5)
+    monkeypatch.setattr("windlass._stores.jetstream.checks._PAUSE", 0.01)
+    with Plain.start(tmp_path) as server:
+        client = await connect(parse(server.new_url()))
+        try:
+            with pytest.raises(StoreUnavailable, match=r"no server with JetStream .* \(nats-server -js\)"):
+                await prepare(client, parse(server.new_url()))
+        finally:
+            await client.close()
+    assert ["no server with JetStream answers" in line for line in caplog.messages] == [True]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.servers.nats import Nats
 from tests.servers.owners import Owners
 from windlass._model.filter import Filter
 from windlass._stores.jetstream import JetStreamStore, owner, stream
-from windlass.errors import StoreError, StoreUnavailable
+from windlass.errors import InvalidOption, StoreError, StoreUnavailable
 from windlass.testing.conformance.steps import a_task
 
 WITHIN = 40.0
@@ -107,3 +108,15 @@ async def test_an_owner_says_why_nothing_can_be_appended(
         finally:
             guarded.thaw()
     owners.clear()
+
+
+async def test_a_file_of_credentials_that_cannot_be_used_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = tmp_path / "user.creds"
+    store = JetStreamStore.from_url(f"nats://127.0.0.1/shop?creds={missing}")
+    for module, said in (("sys", f"cannot read {missing}"), ("no_such_module", "pip install 'nats-py")):
+        monkeypatch.setattr("windlass._stores.jetstream.client.CREDS_MODULE", module)
+        with pytest.raises(InvalidOption, match=re.escape(said)):
+            await store.count(Filter(), ())
+        await store.close()

@@ -73,3 +73,22 @@ async def test_of_many_workers_one_process_is_hinted_at_and_all_if_it_does_not_c
     await eventually(lambda: sum(one.hints for one in handles) == 2 * HANDLES + 2, within=20)
     for one in handles:
         await one.close()
+
+
+async def test_a_listener_that_is_cancelled_at_once_leaves_the_connection_as_it_is(
+    store: JetStreamStore, url: str, owners: Owners, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """nats-py stops reading for good if a PONG arrives for a flush that was cancelled."""
+    owners.start(url, tmp_path)
+    await store.open()
+    client = (await store._lines.line()).client
+    for _ in range(5):
+        hints = store.wakes(["mail"])
+        listening = asyncio.ensure_future(anext(hints))
+        while not client._pongs and not listening.done():  # noqa: ASYNC110 - the next turn is too late
+            await asyncio.sleep(0)
+        listening.cancel()
+        await asyncio.wait([listening])
+        await client.flush()
+    assert not client._reading_task.done()
+    assert not [one for one in caplog.messages if "encountered error" in one]

@@ -78,7 +78,7 @@ def owner(cli: Cli) -> None:
                 health.stopping()
                 made.stop()
 
-            logger.info("%s owns %s or stands by", made.name, cli.app.store_name)
+            logger.info("owner %s starts for %s", made.name, cli.app.store_name)
             health.started()
             with stopped_by_signals(asyncio.get_running_loop(), stop):
                 await health.report_while(made.run(), cli.settings.health_file)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from contextlib import suppress
 from urllib.request import ProxyHandler, build_opener
 
@@ -10,7 +11,7 @@ import nats.js.errors
 from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.js.api import PersistMode, RetentionPolicy, StorageType, StreamConfig
+from nats.js.api import ClusterInfo, PersistMode, RetentionPolicy, StorageType, StreamConfig
 
 from ..._store.protocol import Durability, Finding, Promise
 from ...errors import StoreError, StoreUnavailable
@@ -19,9 +20,12 @@ from .address import Address
 from .stream import TRANSIENT
 from .wire import UNREADABLE
 
+logger = logging.getLogger("windlass.owner")
+
 OLDEST = (2, 14, 4)
 _LEAST_PAYLOAD = 1 << 20
 _TRIES = 60
+_TRIES_UNTIL_WARNING = 3
 _PAUSE = 0.5
 _MONITOR_SECONDS = 2.0
 _LIMITS = ("max_msgs", "max_bytes", "max_age", "max_msg_size", "max_msgs_per_subject")
@@ -136,7 +140,7 @@ async def _stream(client: Client, wanted: StreamConfig, address: Address) -> Str
     stream = client.jetstream(timeout=3)
     assert wanted.name is not None
     problem: BaseException | None = None
-    for _ in range(_TRIES):
+    for number in range(_TRIES):
         try:
             try:
                 config = (await stream.stream_info(wanted.name)).config
@@ -149,13 +153,25 @@ async def _stream(client: Client, wanted: StreamConfig, address: Address) -> Str
             ) from error
         except TRANSIENT as error:
             problem = error
+            if number == _TRIES_UNTIL_WARNING:
+                logger.warning("%s; retrying", _not_served(wanted, address, problem))
             await asyncio.sleep(_PAUSE)
             continue
         _refuse_unfit(config, wanted)
         return config
-    raise StoreUnavailable(
-        f"NATS at {address.display} does not serve the stream {wanted.name}: {problem}; is JetStream "
-        f"enabled, and are {address.replicas} servers up?"
+    raise StoreUnavailable(_not_served(wanted, address, problem))
+
+
+def _not_served(wanted: StreamConfig, address: Address, problem: BaseException | None) -> str:
+    if isinstance(problem, nats.js.errors.ServiceUnavailableError):
+        said = "no server with JetStream answers"
+    else:
+        said = str(problem) or type(problem).__name__
+    several = address.replicas > 1
+    remedy = f"all {address.replicas} servers and start most of them" if several else "it (nats-server -js)"
+    return (
+        f"NATS at {address.display} does not serve the stream {wanted.name}: {said}; enable JetStream on "
+        f"{remedy}"
     )
 
 
@@ -186,7 +202,7 @@ def _refuse_unfit(config: StreamConfig, wanted: StreamConfig) -> None:
 def _syncs(address: Address, replicas: int) -> tuple[bool | None, str]:
     """Ask the monitoring of the servers whether they sync every write."""
     if not address.monitor:
-        return None, "name their monitoring in the store's URL, as in monitor=host:8222,host:8222"
+        return None, "add monitor=host:8222,… with the monitoring address of each server to the owner's URL"
     if len(set(address.monitor)) < replicas:
         return None, f"monitor= in the store's URL names fewer than {replicas} servers"
     answers = [_varz(place) for place in address.monitor]
@@ -222,7 +238,34 @@ async def presence(client: Client, address: Address) -> dict[str, str]:
     return found
 
 
-def standby_finding(found: dict[str, str]) -> Finding:
+async def current_findings(client: Client, address: Address) -> list[Finding]:
+    """Report what changes while a process owns the store: which servers have the log, and who stands by."""
+    found = [_standby_finding(await presence(client, address))]
+    with suppress(*TRANSIENT):  # An owner whose server just fails answers without.
+        log = await client.jetstream(timeout=_MONITOR_SECONDS).stream_info(address.log_stream)
+        if (log.config.num_replicas or 1) > 1:
+            found.insert(0, copies_finding(log.cluster))
+    return found
+
+
+def copies_finding(cluster: ClusterInfo | None) -> Finding:
+    """Report the servers that do not have the whole log."""
+    peers = (cluster.replicas if cluster else None) or []
+    missing = [
+        f"{peer.name} is {'offline' if peer.offline else 'behind'}"
+        for peer in peers
+        if peer.offline or not peer.current
+    ]
+    if not missing:
+        return findings.fine("copies", f"all {len(peers) + 1} servers have the whole log")
+    return findings.warning(
+        "copies",
+        f"{', '.join(missing)}: {len(peers) + 1 - len(missing)} of {len(peers) + 1} servers have the whole "
+        f"log; without a majority nothing is acknowledged",
+    )
+
+
+def _standby_finding(found: dict[str, str]) -> Finding:
     """Report how many processes could take over."""
     standbys = sum(role == "standby" for role in found.values())
     if standbys:

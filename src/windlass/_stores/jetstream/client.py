@@ -1,10 +1,12 @@
 """Connections to NATS, one for each event loop. Requests to an owner are repeated until they are answered."""
 
 import asyncio
+import os
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from random import uniform
 from typing import Any
 
@@ -13,7 +15,7 @@ from msgspec import Raw
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from ...errors import StoreError, StoreUnavailable
+from ...errors import InvalidOption, StoreError, StoreUnavailable, WindlassError
 from .address import Address
 from .notify import WakeHub
 from .stream import TRANSIENT
@@ -25,6 +27,9 @@ DEADLINE_SECONDS = 30.0
 
 NOBODY_SECONDS = 15.0
 """The same if no process owns the store all the time, though the servers answer."""
+
+CREDS_MODULE = "nkeys"
+"""What nats-py needs to sign with a file of credentials."""
 
 _REPEAT_SECONDS = 3.0  # without an answer
 _PAUSE_SECONDS = 0.1  # while nobody owns the store
@@ -58,6 +63,8 @@ async def connect(
         if failed is not None:
             failed(error)
 
+    if address.creds is not None:
+        _check_creds(address.creds)
     client = client or Client()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -84,6 +91,14 @@ async def connect(
             f"there, with JetStream enabled?"
         ) from error
     return client
+
+
+def _check_creds(path: str) -> None:
+    """Raise InvalidOption if nats-py could not use this file of credentials."""
+    if find_spec(CREDS_MODULE) is None:
+        raise InvalidOption("creds= in the store's URL needs nkeys: pip install 'nats-py[nkeys]'")
+    if not os.access(path, os.R_OK):
+        raise InvalidOption(f"cannot read {path}, the file that creds= in the store's URL names")
 
 
 class Line:
@@ -336,5 +351,5 @@ def _is_over(opening: "asyncio.Task[Line]") -> bool:
 
 
 async def _close(opening: "asyncio.Task[Line]") -> None:
-    with suppress(StoreError, nats.errors.Error):
+    with suppress(WindlassError, nats.errors.Error):
         await (await opening).close()

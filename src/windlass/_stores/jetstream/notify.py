@@ -54,8 +54,7 @@ class WakeHub:
         try:
             for queue in ("", *queues):
                 await self._subscribe(queue)
-            with suppress(*TRANSIENT):
-                await self._client.flush()  # From here on the server passes on hints.
+            await asyncio.shield(self._flush())  # From here on the server passes on hints.
             if queues:
                 listener.add(Wake.READY)  # Tasks enqueued before it listened have woken others.
             while not self._client.is_closed:
@@ -90,6 +89,14 @@ class WakeHub:
         each, one = (_of_queue(self._address, whom, queue) for whom in ("each", "one"))
         made.append(await self._client.subscribe(each, cb=hear))
         made.append(await self._client.subscribe(one, queue="windlass", cb=hear))
+
+    async def _flush(self) -> None:
+        """Wait until the server has what was sent.
+
+        It must not be cancelled: nats-py would read no more when the server answers.
+        """
+        with suppress(*TRANSIENT):
+            await self._client.flush()
 
     async def _hear_of_all(self, message: Msg) -> None:
         if message.data == _SCHEDULED:

@@ -103,6 +103,7 @@ class Owner:
                 f"cannot keep a copy of {self.address.display} in {self._folder}: {error.strerror}; make "
                 f"room there, or choose another folder (--owner-folder)"
             ) from error
+        logger.info("%s stands by for %s", self.name, self.address.display)
         try:
             is_whole = True
             while not self._stopping.is_set():

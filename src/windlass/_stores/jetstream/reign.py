@@ -29,7 +29,7 @@ from ..._store.messages import (
 from ...errors import InvalidOption, StoreUnavailable, WindlassError
 from ..sqlite.connection.errors import is_of_disk
 from .address import Address
-from .checks import Servers, presence, standby_finding
+from .checks import Servers, current_findings, presence
 from .follower import Follower
 from .log import Appender, FencedError
 from .notify import Announcer
@@ -222,7 +222,7 @@ class Reign:
             value = await request.call(self._store)
             self._note(request, value, began)
             if isinstance(request, CheckRequest):
-                value = (*value, standby_finding(await presence(self._client, self._address)))
+                value = (*value, *await current_findings(self._client, self._address))
             if isinstance(request, AboutRequest):
                 await self._store.confirm()
             return answered(value)

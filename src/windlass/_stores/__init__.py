@@ -122,7 +122,10 @@ def shards_of(store: "Store") -> "ShardAdmin":
     while isinstance(store, ForwardingStore):
         store = store.inner
     if not isinstance(store, ShardedStore):
-        raise NotSupported(f"the store {store_name(store)} has no shards; see docs/shards.md")
+        raise NotSupported(
+            "this store has no shards; choose one that has with --store shards:///etc/windlass/shards.toml "
+            "(see docs/shards.md)"
+        )
     return ShardAdmin(store)
 
 

@@ -62,6 +62,20 @@ def test_a_shard_is_drained_and_removed_and_added_again(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("store")
+def test_a_new_store_is_added_while_others_are_in_use(run: Run, folder: Path) -> None:
+    run("enqueue", "t", "{}")
+    with (folder / "shards.toml").open("a") as file:
+        file.write(f'\nc = "sqlite:///{folder}/c.db"\n')
+
+    listed = run("shards", "list", "--json")
+    added = run("shards", "add", "c")
+
+    assert (listed.code, [row["name"] for row in listed.rows]) == (0, ["a", "b"])
+    assert (added.code, added.out) == (0, "added c\n")
+    assert [row["name"] for row in run("shards", "list", "--json").rows] == ["a", "b", "c"]
+
+
+@pytest.mark.usefixtures("store")
 def test_a_drain_waits_for_a_shard_that_does_not_answer(run: Run, folder: Path) -> None:
     for number in range(8):
         run("enqueue", "t", "{}", "-q", f"q{number}")

@@ -246,6 +246,6 @@ async def test_a_check_shows_each_shard(store: PreparedShards, shards: Shards) -
 
     assert found["shard a"].severity is Severity.WARNING
     assert "queues that are on other shards" in found["shard a"].message
-    assert found["shard b"].message == "open: 0 tasks, 0 of them not ended"
+    assert found["shard b"].message == "open; tasks: 0, not ended: 0"
     assert found["shard c"].severity is Severity.ERROR
     assert found["a: durability"].severity is Severity.WARNING

@@ -10,7 +10,7 @@ from windlass._model.alert import Alert
 from windlass._model.filter import By, Discard
 from windlass._model.limit import Limit
 from windlass._model.queue import Fairness, QueueSettings, Retention
-from windlass._model.record import Session
+from windlass._model.record import Routes, Session, ShardMap
 from windlass._model.schedule import Schedule
 from windlass._model.task import Error
 from windlass._stores.rules.audit import (
@@ -93,3 +93,12 @@ def test_a_removal_shows_only_what_was_removed() -> None:
     entry = audited_removal(Session, "s1", ADA, NOW)
 
     assert (entry.action, entry.subject, entry.detail) == ("remove", "session s1", "")
+
+
+def test_a_change_of_shards_shows_the_shards_and_routes_alone() -> None:
+    before = ShardMap(id="x", version=1, home="a", shards=("a", "b"), routes=Routes(open=("a", "b")))
+    after = replace(before, version=2, routes=Routes(open=("a",)), former=(before.routes,), effective_at=NOW)
+
+    assert msgspec.json.decode(audited_put(before, after, ADA, NOW).detail) == {
+        "routes": [{"open": ["a", "b"], "queues": {}}, {"open": ["a"], "queues": {}}]
+    }

@@ -15,8 +15,8 @@ _LOOK_EVERY = 1.0  # seconds
 _SHARDS = (
     Column[ShardStatus]("shard", lambda one: one.name),
     Column[ShardStatus]("state", lambda one: f"{one.state} (home)" if one.home else one.state),
-    Column[ShardStatus]("tasks", lambda one: f"{one.tasks:,}", right=True),
-    Column[ShardStatus]("not ended", lambda one: f"{one.unfinished:,}", right=True),
+    Column[ShardStatus]("tasks", lambda one: "?" if one.error else f"{one.tasks:,}", right=True),
+    Column[ShardStatus]("not ended", lambda one: "?" if one.error else f"{one.unfinished:,}", right=True),
     Column[ShardStatus]("problem", lambda one: one.error, optional=True, elastic=True),
 )
 _ROUTES = (
@@ -107,10 +107,13 @@ async def drain(cli: Cli, shard: str, *, wait: bool) -> None:
 async def route(cli: Cli, queue: str, over: tuple[str, ...], *, by_tenant: bool) -> None:
     """Route a queue to a shard or, with --by-tenant, each of its tenants to one of several shards.
 
-    Without a SHARD it is spread as other queues are, by its name. Takes effect after 10 seconds; tasks that
+    Of several shards without --by-tenant, the name of the queue chooses one; without a SHARD, one of all that
+    are open. Takes effect after 10 seconds; tasks that
     are stored already stay where they are.
     """
     await cli.app.shards().route(queue, over, cli.by, by_tenant=by_tenant)
-    where = ", ".join(over) or "one of the open shards"
+    where = ", ".join(over) or "open shards"
+    if len(over) != 1 and not by_tenant:
+        where = f"one of {where}, which its name chooses"
     document: Document = {"queue": queue, "shards": list(over), "by_tenant": by_tenant}
     cli.output.say(f"routed {queue} to {where}{' by tenant' if by_tenant else ''}", document)

@@ -19,7 +19,7 @@ from ..._model.filter import By, Discard, LoggedAction, OperatorAction, Replay, 
 from ..._model.key import ApiKey, Login, login_id
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import KINDS, Audit, Record, Session, StoredRecord
+from ..._model.record import KINDS, Audit, Record, Session, ShardMap, StoredRecord
 from ..._model.schedule import Schedule
 from ..._model.task import Task
 from ..._policy.input.redact import mask_of, merged
@@ -40,7 +40,10 @@ _HIDDEN: dict[type[Record], tuple[str, ...]] = {
 }
 """Fields whose values no entry repeats: everyone with read access sees the log."""
 
-_DERIVED: dict[type[Record], tuple[str, ...]] = {Schedule: ("since", "declared")}
+_DERIVED: dict[type[Record], tuple[str, ...]] = {
+    Schedule: ("since", "declared"),
+    ShardMap: ("id", "version", "former", "effective_at"),
+}
 """Fields that follow from others or from the time of the change."""
 
 _HOST = re.compile(r"\w+://(?:[^/?#]*@)?([^/?#]*)")

@@ -75,7 +75,7 @@ class ShardAdmin:
             raise StoreUnavailable(status.error)
         if status.tasks or await _has_tasks(self._shards[shard]):  # counts may be estimates
             raise Refused(
-                f"shard {shard} still has {status.tasks:,} tasks, {status.unfinished:,} of them not ended; "
+                f"shard {shard} still has tasks: {status.tasks:,}, not ended: {status.unfinished:,}; "
                 f"ended ones are pruned by the retention of their queues, or now with `windlass prune`"
             )
         await self._change(lambda one: removed(one, shard), by)

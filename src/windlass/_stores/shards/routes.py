@@ -92,8 +92,8 @@ def drained(shard_map: ShardMap, shard: str) -> ShardMap:
     bound = [queue for queue, route in routes.queues.items() if shard in route.over]
     if bound:
         raise Refused(
-            f"shard {shard} has the queues {', '.join(sorted(bound)[:5])} by routes of their own; "
-            f"route them elsewhere first: windlass shards route QUEUE SHARD"
+            f"routes lead to shard {shard} (queue {', '.join(sorted(bound)[:5])}); route them elsewhere "
+            f"first: windlass shards route QUEUE SHARD"
         )
     if shard not in routes.open:
         raise Refused(f"shard {shard} is already draining")

@@ -52,8 +52,8 @@ def finding_of(status: ShardStatus) -> Finding:
     if status.stray:
         return warning(
             subject,
-            f"{status.stray:,} tasks are of queues that are on other shards, so no worker claims them here; "
-            f"they were enqueued on this shard's own URL. Route their queues here: windlass shards route",
+            f"tasks that no worker claims here: {status.stray:,}, of queues that are on other shards; they "
+            f"were enqueued on this shard's own URL. Route their queues here: windlass shards route QUEUE "
+            f"{status.name}",
         )
-    left = f"{status.tasks:,} tasks, {status.unfinished:,} of them not ended"
-    return fine(subject, f"{status.state}: {left}")
+    return fine(subject, f"{status.state}; tasks: {status.tasks:,}, not ended: {status.unfinished:,}")

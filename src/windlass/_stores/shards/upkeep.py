@@ -114,14 +114,16 @@ class ShardUpkeep(ShardRecords, OnShards):
     async def migrations(self) -> Sequence[Migration]:
         """Return the migrations of the shards, if all are of one kind; applied are those that all have.
 
-        A shard that does not answer is left out: every command asks for them. `migrate` needs all shards.
+        A shard that does not answer is left out: every command asks for them. So is one without a schema if
+        another has one: it is new, and gets its schema when it is added. `migrate` needs all shards.
         """
         if not self._have_one_schema:
             return ()
         answers = await self._shards.some(
             self._shards.registry.names, lambda shard: shard.call_unopened(shard.store.migrations)
         )
-        first, *others = answers.values()
+        used = [steps for steps in answers.values() if any(one.applied for one in steps)]
+        first, *others = used or answers.values()
         behind = {one.number for steps in others for one in steps if not one.applied}
         return [
             one

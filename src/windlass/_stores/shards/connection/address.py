@@ -23,7 +23,10 @@ def read_urls(path: Path) -> dict[str, str]:
         with path.open("rb") as file:
             content = tomllib.load(file)
     except OSError as error:
-        raise InvalidOption(f"cannot read the shards from {path}: {error.strerror}") from None
+        raise InvalidOption(
+            f"cannot read the shards from {path}: {error.strerror}; write an absolute path as "
+            f"shards:///etc/windlass/shards.toml, one in this folder as shards://shards.toml"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{path} is not valid TOML: {error}") from None
     urls = content.pop("shards", None)

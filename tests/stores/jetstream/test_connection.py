@@ -1,5 +1,6 @@
 """What NATS refuses: users whose credentials have expired, permissions that are missing, a full server."""
 
+import errno
 import logging
 import os
 import re
@@ -14,6 +15,7 @@ from tests.servers.nats import Nats
 from tests.servers.owners import Owners
 from windlass._model.filter import Filter
 from windlass._stores.jetstream import JetStreamStore, owner, stream
+from windlass._stores.jetstream.follower import Follower
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable
 from windlass.testing.conformance.steps import a_task
 
@@ -120,3 +122,31 @@ async def test_a_file_of_credentials_that_cannot_be_used_is_named(
         with pytest.raises(InvalidOption, match=re.escape(said)):
             await store.count(Filter(), ())
         await store.close()
+
+
+async def test_a_process_that_cannot_keep_a_copy_does_not_stand_by(
+    guarded: Guarded,
+    owners: Owners,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else the owner would hand the store over to it when its own disk is full."""
+    url = guarded.url_of("owner:one")
+    monkeypatch.setattr(owner, "_MEND_SECONDS", 1000.0)
+    owners.start(url, tmp_path)
+    store = JetStreamStore.from_url(url)
+
+    async def follow(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def found() -> dict[str, str]:
+        return {one.subject: one.message for one in await store.check()}
+
+    monkeypatch.setattr(Follower, "follow", follow)
+    second = owners.stand_by(url, tmp_path)
+    await eventually(lambda: f"{second.name} cannot keep a copy" in caplog.text, within=WITHIN)
+
+    assert "no process stands by" in (await found())["owner"]
+    await store.close()
+    owners.clear()

@@ -80,14 +80,17 @@ class Owner:
         self._closed.clear()
         client = await connect(self.address, reconnected=self._reconnected, closed=self._note_closed)
         try:
-            if await self._unless_stopped(self._prepare(client)):
-                await _unless(self._closed, self._follow_and_own(client))
+            await _unless(self._closed, self._work(client))
             if self._closed.is_set():
                 why = client.last_error
                 logger.warning("NATS at %s closed the connection: %s", self.address.display, why)
         finally:
             with suppress(*TRANSIENT):
                 await client.close()
+
+    async def _work(self, client: Client) -> None:
+        if await self._unless_stopped(self._prepare(client)):
+            await self._follow_and_own(client)
 
     async def _prepare(self, client: Client) -> None:
         self._servers = await prepare(client, self.address)
@@ -114,8 +117,9 @@ class Owner:
                     await self._next_reign(client, log, snapshots, follower)
                 except (OSError, sqlite3.Error, StoreError):
                     logger.exception("%s cannot keep a copy of %s", self.name, self.address.display)
-                    is_whole = False
+                    is_whole = self._follows = False
                     await self._unless_stopped(asyncio.sleep(_MEND_SECONDS))
+                    self._follows = True
         finally:
             follower.close()
 

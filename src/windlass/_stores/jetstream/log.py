@@ -9,6 +9,7 @@ from .stream import Log
 
 _FIRST_PAUSE = 0.01
 _LAST_PAUSE = 0.25
+_MAX_IN_FLIGHT = 10  # beats are not added to so many: servers may be away for hours
 
 
 class FencedError(Exception):
@@ -30,6 +31,7 @@ class Appender:
         self.n = 0  # of the next entry
         self._void = 0  # entries of others among those of this reign, as far as is known
         self._appended_at = 0.0  # by the monotonic clock
+        self._in_flight = 0
         self.log_bytes = 0  # appended so far
         self.tail: asyncio.Future[int] | None = None  # the place of the last entry, once it stands
         self.fenced: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -67,11 +69,13 @@ class Appender:
         assert self.tail is not None
         return self.tail
 
-    @property
-    def idle_seconds(self) -> float:
-        """The time since the last append; 0 while that does not stand yet, and is repeated."""
-        is_idle = self.tail is not None and self.tail.done()
-        return time.monotonic() - self._appended_at if is_idle else 0.0
+    def beat(self, seconds: float) -> None:
+        """Append an entry if there was none for so long.
+
+        Also while others do not stand: if only their acknowledgements are lost, the log must not be silent.
+        """
+        if time.monotonic() - self._appended_at > seconds and self._in_flight < _MAX_IN_FLIGHT:
+            _ = self.nothing()
 
     def fence(self, why: str) -> None:
         """End the reign: nothing is answered from here on."""
@@ -83,8 +87,9 @@ class Appender:
         self.n += 1
         self.log_bytes += len(data)
         self._appended_at = time.monotonic()
+        self._in_flight += 1
         self.tail = asyncio.ensure_future(self._stand(entry.n, data, self.tail))
-        self.tail.add_done_callback(_retrieved)
+        self.tail.add_done_callback(self._landed)
         return self.tail
 
     async def _stand(self, n: int, data: bytes, before: "asyncio.Future[int] | None") -> int:
@@ -126,8 +131,7 @@ class Appender:
         self.fence(why)
         raise FencedError(self.fenced.result())
 
-
-def _retrieved(future: "asyncio.Future[int]") -> None:
-    """Take the exception: it is raised to those who wait, and to the owner by `fenced`."""
-    if not future.cancelled():
-        future.exception()
+    def _landed(self, entry: "asyncio.Future[int]") -> None:
+        self._in_flight -= 1
+        if not entry.cancelled():
+            entry.exception()  # It is raised to those who wait, and to the owner by `fenced`.

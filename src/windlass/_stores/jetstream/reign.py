@@ -128,8 +128,7 @@ class Reign:
         """Show standbys that the store is owned, whenever nothing else was appended for a while."""
         while not self.appender.fenced.done():
             await asyncio.sleep(self._settings.beat)
-            if self.appender.idle_seconds > self._settings.beat:
-                _ = self.appender.nothing()
+            self.appender.beat(self._settings.beat)
 
     def _stop_beating(self) -> None:
         if self._beating is not None:

@@ -23,6 +23,7 @@ from windlass._stores.jetstream.address import parse
 from windlass._stores.jetstream.log import FencedError
 from windlass._stores.jetstream.owner import Owner
 from windlass._stores.jetstream.reign import OwnerSettings, Reign
+from windlass._stores.jetstream.stream import TRANSIENT
 from windlass.errors import StoreError
 
 LARGE_BYTES = 20_000_000
@@ -51,7 +52,7 @@ def snapshot_often(seconds: float) -> None:
                 await self._snapshot()
             except FencedError:
                 return
-            except (StoreError, TimeoutError, OSError, ExceptionGroup):
+            except (StoreError, *TRANSIENT):
                 continue
             logging.getLogger("windlass.owner").info("wrote a snapshot")
 

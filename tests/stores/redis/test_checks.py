@@ -109,3 +109,13 @@ async def enqueued_within_deadline(store: RedisStore, task: NewTask) -> None:
             with suppress(StoreUnavailable):
                 await store.enqueue([task])
                 return
+
+
+async def test_a_server_that_cannot_be_reached_is_named_with_the_reason(tmp_path: Path) -> None:
+    with Redis.start(tmp_path) as server:
+        single = server.url.removesuffix("/0").replace("redis://", "redis+cluster://")
+        for url, reason in (("redis://127.0.0.1:1/0", "Error 111"), (single, "cluster support disabled")):
+            store = RedisStore.from_url(url)
+            with pytest.raises(StoreUnavailable, match=f"cannot connect to Redis at .*{reason}"):
+                await store.open()
+            await store.close()

@@ -36,7 +36,9 @@ class Server(Struct, frozen=True, kw_only=True):
             )
         if self.appendonly != "yes":
             return Promise(
-                durability=Durability.VOLATILE, why=f"{self.name} without an append-only file (appendonly no)"
+                durability=Durability.VOLATILE,
+                why=f"{self.name} keeps no append-only file (appendonly no): a crash of the server loses "
+                f"what is not in its last snapshot",
             )
         if self.appendfsync == "always" and self.fails_over and not self.replicas:
             return Promise(

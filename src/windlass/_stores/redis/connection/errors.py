@@ -18,6 +18,10 @@ _NOT_NOW = (
 )
 
 
+class NoPrimaryError(exceptions.ConnectionError):
+    """No Sentinel, or no node of the Cluster, names a primary."""
+
+
 @contextmanager
 def translated_errors(address: str) -> Iterator[None]:
     """Raise windlass's errors in place of the driver's."""
@@ -48,6 +52,8 @@ def translated(error: Exception, address: str) -> StoreError:
         )
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError | TimeoutError):
         reason = str(error) or type(error).__name__
+        if isinstance(error, NoPrimaryError) or "connecting to" in reason:
+            return StoreUnavailable(f"cannot connect to Redis at {address}: {reason}; is it running there?")
         return StoreUnavailable(
             f"lost or could not open the connection to Redis at {address} ({reason}); "
             f"the request may or may not have been carried out"

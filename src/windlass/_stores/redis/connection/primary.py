@@ -8,6 +8,7 @@ from redis import exceptions
 from redis.crc import key_slot
 
 from .address import Address
+from .errors import NoPrimaryError
 
 Place: TypeAlias = tuple[str, int]
 OpenLink: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
@@ -41,7 +42,8 @@ class Primary:
                 if found is not None:
                     return found
         what = f"slot {self._slot}" if self._address.kind == "cluster" else repr(self._address.service)
-        raise exceptions.ConnectionError(f"no server knows the primary of {what}") from failure
+        why = "" if failure is None else f" ({failure})"
+        raise NoPrimaryError(f"no server knows the primary of {what}{why}") from failure
 
     async def _ask(self, place: Place, open_link: OpenLink) -> Place | None:
         address = self._address

@@ -1,6 +1,8 @@
 """What a server promises, which servers are refused, and what `check` reports."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.redis import DURABLE, EVERY_SECOND, VOLATILE, Redis
+from windlass._model.filter import Filter, Page
 from windlass._model.task import Enqueued, NewTask
 from windlass._store.protocol import Durability, Severity
 from windlass._stores.redis import RedisStore
@@ -89,8 +92,8 @@ async def test_a_write_waits_for_as_many_replicas_as_were_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "REPLICA_MILLISECONDS", 2_000)
-    with Redis.start(tmp_path) as primary:
-        settings = {"replicaof": f"127.0.0.1 {primary.port}", "repl-diskless-sync-delay": "0"}
+    with Redis.start(tmp_path, settings={"repl-diskless-sync-delay": "0"}) as primary:
+        settings = {"replicaof": f"127.0.0.1 {primary.port}"}
         with Redis.start(tmp_path, settings=settings):
             enough, too_few = (RedisStore.from_url(f"{primary.url}?replicas={number}") for number in (1, 2))
             task = a_task()
@@ -100,6 +103,40 @@ async def test_a_write_waits_for_as_many_replicas_as_were_asked_for(
             assert await enough.enqueue([task]) == [Enqueued(id=task.id, created=False)]
             await enough.close()
             await too_few.close()
+
+
+async def test_reading_waits_for_no_replica(tmp_path: Path) -> None:
+    with Redis.start(tmp_path) as primary:
+        store, alone = RedisStore.from_url(primary.url), RedisStore.from_url(f"{primary.url}?replicas=1")
+        task = a_task()
+        await store.enqueue([task])
+
+        found = await alone.find(Filter(), Page(limit=10))
+
+        assert [one.id for one in found.items] == [task.id]
+        await store.close()
+        await alone.close()
+
+
+async def test_a_repeated_enqueue_is_acknowledged_only_when_the_replica_has_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on another connection, for whose own writes there is nothing to wait."""
+    monkeypatch.setattr(client, "REPLICA_MILLISECONDS", 500)
+    with Redis.start(tmp_path, settings={"repl-diskless-sync-delay": "0"}) as primary:
+        settings = {"replicaof": f"127.0.0.1 {primary.port}"}
+        with Redis.start(tmp_path, settings=settings) as replica:
+            first, second = (RedisStore.from_url(f"{primary.url}?replicas=1") for _ in range(2))
+            await enqueued_within_deadline(first, a_task())
+            task = a_task()
+            os.kill(replica.pid, signal.SIGSTOP)
+            for store in (first, second):
+                with pytest.raises(StoreUnavailable, match="only 0 of 1 replicas"):
+                    await store.enqueue([task])
+            os.kill(replica.pid, signal.SIGCONT)
+            await enqueued_within_deadline(second, task)
+            await first.close()
+            await second.close()
 
 
 async def enqueued_within_deadline(store: RedisStore, task: NewTask) -> None:

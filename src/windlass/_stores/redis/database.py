@@ -118,7 +118,7 @@ class Database:
                 if await self._still_holds(unit):
                     raise
             else:
-                if unit.is_empty or (await self.commit("commit", unit))[0]:
+                if await self.commit_changes(unit):
                     return result
             await self.pause(attempt)
         raise self.contended()
@@ -126,6 +126,18 @@ class Database:
     async def _still_holds(self, unit: UnitOfWork) -> bool:
         """Whether the readings that a refusal depends on were all true at one moment."""
         unit.discard()
+        return bool((await self.commit("commit", unit))[0])
+
+    async def commit_changes(self, unit: UnitOfWork) -> bool:
+        """Commit a unit of work, if it changes anything; return False if a reading is outdated.
+
+        What was read may not have reached the replicas yet. If they are waited for, an answer that nothing
+        is left to change must wait for them too: so there is a write to wait for.
+        """
+        if unit.is_empty:
+            if not self.address.replicas:
+                return True
+            unit.run("HSET", self.keys.meta, "confirmed", "")
         return bool((await self.commit("commit", unit))[0])
 
     async def commit(self, script: str, unit: UnitOfWork, *more: Any) -> Any:

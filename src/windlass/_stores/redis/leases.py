@@ -69,7 +69,7 @@ async def _settle_part(
             if reply[0]:
                 claimed, may_claim_more = claimer.granted(reply, claim)
                 return replace(settled, claimed=claimed or (), may_claim_more=may_claim_more)
-        elif unit.is_empty or (await database.commit("commit", unit))[0]:
+        elif await database.commit_changes(unit):
             rows = () if claim is None else await _claim_if_possible(claimer, claim)
             return replace(settled, claimed=rows)
         kept = {}

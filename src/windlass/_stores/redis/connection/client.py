@@ -23,6 +23,7 @@ MOVES = 5
 """How often a request follows a slot that moves to another server."""
 
 _CLOSE_SECONDS = 5.0
+_READING = ("load", "lanes")  # scripts that write nothing, so that no replica has to confirm it
 _ELSEWHERE = (exceptions.ReadOnlyError, exceptions.ClusterDownError)
 Calls: TypeAlias = Mapping[asyncio.AbstractEventLoop, Callable[[], Coroutine[Any, Any, None]]]
 
@@ -84,9 +85,10 @@ class Client:
     async def run(self, name: str, keys: Sequence[str | bytes], arguments: Sequence[Argument]) -> Any:
         """Run a script; wait for replicas that must have its writes. The first key determines the slot."""
         wanted, rest = script(name), (len(keys), *keys, *arguments)
-        reply, *confirmed = await self._request([("EVALSHA", wanted.sha, *rest), *self._wait])
+        wait = () if name in _READING else self._wait
+        reply, *confirmed = await self._request([("EVALSHA", wanted.sha, *rest), *wait])
         if isinstance(reply, exceptions.NoScriptError):
-            reply, *confirmed = await self._request([("EVAL", wanted.text, *rest), *self._wait])
+            reply, *confirmed = await self._request([("EVAL", wanted.text, *rest), *wait])
         if isinstance(reply, Exception):
             raise translated(reply, self.address.display) from reply
         if confirmed and self._checked(confirmed[0]) < self.address.replicas:
@@ -156,7 +158,7 @@ class Client:
         loop = running_loop()
         with translated_errors(self.address.display):
             host, port = await self._primary.find(_opener(loop))
-        for ended in [one for one in self._ways if one is not None and one.is_closed()]:
+        for ended in [one for one in list(self._ways) if one is not None and one.is_closed()]:
             self._ways.pop(ended, None)
         connect = partial(_opener(loop), self.address, host, port)
         pool = (SocketPool if loop is None else Pool)(connect, self.address.connections)

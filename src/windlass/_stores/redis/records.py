@@ -61,7 +61,7 @@ async def _after(database: Database, unit: UnitOfWork, before: Any, after: Any) 
     changed = before or after
     if not isinstance(changed, QueueSettings | Limit):
         return False
-    unit.run("HINCRBY", unit.keys.meta, "rules", 1)
+    unit.change_rules()
     if isinstance(changed, QueueSettings):
         return relayout.after_settings(unit, changed.name, before, after)
     return await relayout.after_limit(database, unit, before, after)

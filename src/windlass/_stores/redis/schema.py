@@ -3,6 +3,8 @@
 There are no migrations so far: a store of another schema is refused.
 """
 
+from secrets import token_hex
+
 from ..._store.protocol import Finding
 from ...errors import SchemaMismatch
 from .. import findings
@@ -15,7 +17,14 @@ SCHEMA = 4
 UNNUMBERED = 1
 """The schema of stores that have tasks and no number: they are older than the number."""
 
-_FIRST_RULES = 1  # their version, so that a commit is refused after the store was deleted
+
+def new_version() -> str:
+    """Return a version of the rules of queues that no other rules ever had.
+
+    A counter would come to the same number again after the store was deleted, or after a failover that lost
+    the last change; whoever has read the old rules would take the new ones for them.
+    """
+    return token_hex(8)
 
 
 async def create(client: Client, keys: Keys) -> int:
@@ -29,7 +38,7 @@ async def create(client: Client, keys: Keys) -> int:
         return UNNUMBERED
     *_, number = await client.call_all(
         [
-            ("HSETNX", keys.meta, "rules", _FIRST_RULES),
+            ("HSETNX", keys.meta, "rules", new_version()),
             ("HSETNX", keys.meta, "schema", SCHEMA),
             ("HGET", keys.meta, "schema"),
         ]

@@ -34,6 +34,7 @@ from .rows import (
     row_of,
     version_of,
 )
+from .schema import new_version
 from .task_commands import Commands
 
 _AT_ONCE = 500  # arguments of one command
@@ -253,6 +254,10 @@ class UnitOfWork:
         """Run a command with any number of members at the commit, in as many parts as Lua needs."""
         for member in members:
             self._commands.many(command, key, member)
+
+    def change_rules(self) -> None:
+        """Give the rules of queues another version: commits on those that were read before are refused."""
+        self.run("HSET", self.keys.meta, "rules", new_version())
 
     def record(self, attempt: Attempt) -> None:
         """Write the record of an attempt, and keep the newest."""

@@ -86,7 +86,7 @@ async def finish_relayouts(database: Database) -> None:
         unit = await database.begin()
         if (await database.rules()).version == rules.version:  # Otherwise some tasks must move again.
             unit.run_many("SREM", unit.keys.relayout, sorted(marked))
-            unit.run("HINCRBY", unit.keys.meta, "rules", 1)
+            unit.change_rules()
             unit.wakes.all_queues = True
             await database.commit("commit", unit)
 

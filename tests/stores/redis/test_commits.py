@@ -253,6 +253,41 @@ async def test_settings_changed_by_another_handle_apply_at_once(store: RedisStor
     await other.close()
 
 
+async def test_settings_of_a_store_that_was_deleted_and_filled_again_apply_at_once(
+    store: RedisStore, peek: Peek
+) -> None:
+    """A failover that loses the last change has the same effect: other rules after as many changes."""
+    other = store.another()
+    await store.put(Limit(name="calls", running=1), OPERATOR)
+    await store.enqueue(some_tasks(1, queue="q"))
+    assert len(await (await worker_on(other)).claim(3, "q")) == 1
+
+    peek("DEL", *peek("KEYS", f"{{{store.address.name}}}:*"))
+    await store.put(Limit(name="calls", running=2), OPERATOR)
+    await store.enqueue(some_tasks(3, queue="q"))
+
+    assert len(await (await worker_on(other, "again")).claim(3, "q")) == 2
+    await other.close()
+
+
+async def test_a_claim_beside_others_still_knows_when_to_try_again(
+    store: RedisStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Claims of one handle share a claimer; one without a limit must not hide that another has to wait."""
+    await store.put(Limit(name="calls", queue="slow", rate=1.0, burst=1), OPERATOR)
+    await store.enqueue(some_tasks(2, queue="slow"))
+    worker, waits = await worker_on(store), list[float]()
+    shared = claimer.Claimer(Database(store.address, clock), waits.append)
+
+    async def claim_from_another_queue() -> None:
+        await shared.claim(worker.next_claim(1, "quick"))
+
+    before_the_next_grant(monkeypatch, claim_from_another_queue)
+    await shared.claim(worker.next_claim(2, "slow"))
+
+    assert waits == [1.0]
+
+
 async def test_a_retention_set_by_another_handle_is_respected(store: RedisStore, clock: ManualClock) -> None:
     await settle_now(store, complete(await enqueue_and_claim(store, await worker_on(store), queue="q")))
     other = store.another()

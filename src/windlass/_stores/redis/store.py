@@ -74,7 +74,7 @@ class RedisStore:
         self._test_clock = clock
         self._database = Database(address, clock)
         self._plain = PlainEnqueue(self._database)
-        self._claimer = Claimer(self._database)
+        self._claimer = Claimer(self._database, self._wake_in)
         self._reader = Reader(self._database)
         self._hubs: dict[asyncio.AbstractEventLoop, WakeHub] = {}
         self._server: checks.Server | None = None
@@ -140,8 +140,11 @@ class RedisStore:
         hub = self._hubs.get(asyncio.get_running_loop())
         if hub is not None:
             hub.note_claim(claim, len(claimed), began)
-            if self._claimer.wait is not None:
-                hub.wake_in(self._claimer.wait)
+
+    def _wake_in(self, seconds: float) -> None:
+        hub = self._hubs.get(asyncio.get_running_loop())
+        if hub is not None:
+            hub.wake_in(seconds)
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         return await leases.heartbeat(self._database, beat, _encode(beat.worker))

@@ -1,7 +1,7 @@
 """Claim: in one script where the order of ranks decides, by the planner where lanes, limits or a level do."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -43,14 +43,15 @@ MAX_KEPT_BYTES = 4_000
 class Claimer:
     """Claims of one handle: its rotation, and the tasks that it has claimed and not settled."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, wake_in: Callable[[float], None]) -> None:
+        """`wake_in` is told after how many seconds another claim is worthwhile, if time alone decides."""
         self._database = database
+        self._wake_in = wake_in
         self._rotation = Rotation(random.random)
         self._kept: dict[TaskId, Stored] = {}
         self._subjects_rules: QueueRules | None = None
         self._subjects: dict[tuple[str, str], Subject] = {}  # what limits apply to, by queue and place
         self._offers = Offers()
-        self.wait: float | None = None  # seconds until another claim is worthwhile, as of the last one
 
     def take_kept(self, ids: Sequence[TaskId]) -> dict[TaskId, Stored]:
         """Return those of these tasks that this handle has claimed, and forget them."""
@@ -65,7 +66,8 @@ class Claimer:
             return None
         if not rules.relayouts.isdisjoint(queues):
             return None
-        self.wait = wait
+        if wait is not None:
+            self._wake_in(wait)
         return [claim.session, claim.number, _at_once(claim), *queues]
 
     def claimed(self, rows: Any) -> tuple[Claimed, ...] | None:
@@ -125,10 +127,10 @@ class Claimer:
 
     async def _by_plan(self, unit: UnitOfWork, claim: Claim) -> Any:
         rules, now = unit.rules, unit.now
-        queues, self.wait = open_queues(claim.queues, rules.settings, now)
+        queues, wait = open_queues(claim.queues, rules.settings, now)
         if RECOUNT in rules.relayouts:  # Which running tasks hold permits of a new limit is not known yet.
             queues = [queue for queue in queues if rules.is_unlimited(queue)]
-            self.wait = earliest(self.wait, _RECOUNT_SECONDS)
+            wait = earliest(wait, _RECOUNT_SECONDS)
         planner = ClaimPlanner(_claim_rules(rules, queues), self._rotation, now)
         if rules is not self._subjects_rules:
             self._subjects_rules, self._subjects = rules, {}
@@ -137,7 +139,6 @@ class Claimer:
         )
         try:
             picked = await _played(planner.pick(_at_once(claim), claim.level), answers)
-            self.wait = earliest(planner.wait, self.wait)
             taken = {permit.key for one in picked for permit in one.permits}
             ledger = planner.ledger
             changed = {key: left for key, left in ledger.tokens.items() if ledger.is_rewound or key in taken}
@@ -147,6 +148,9 @@ class Claimer:
             )
         finally:
             self._offers.remove(answers.offered)
+        wait = earliest(planner.wait, wait)
+        if wait is not None:
+            self._wake_in(wait)
         if picked and reply[0] and reply[3] == []:
             return [0]  # Others have taken all of them meanwhile: look again.
         return reply

@@ -152,9 +152,7 @@ class HeartbeatLoop:
         self._loop = asyncio.get_running_loop()
         renewed = monotonic()
         pauses = Pauses(self._worker.outage, last=min(self._interval, _LAST_PAUSE))
-        in_phase = (
-            False  # with its own interval; others may have started, or reconnected, at the same instant
-        )
+        in_phase = False  # The first interval is random: others may have started at the same instant.
         while not self._stopping:
             sent = monotonic()
             # Neither a call that hangs nor a pause may outlast the moment to stop tasks.

@@ -74,6 +74,22 @@ async def test_a_drained_shard_takes_no_new_tasks_and_is_removed_once_it_is_empt
     assert await all_records(shards.stores["c"], ShardMap) == ()
 
 
+async def test_all_handles_of_a_process_close_a_shard_that_is_removed(store, shards: Shards) -> None:
+    other = store.another()
+    await other.open()
+    admin = admin_of(store)
+    await admin.route("on-c", ["a"])
+    await admin.route("by-tenant", ["a", "b"], by_tenant=True)
+    await admin.drain("c")
+    await admin.remove("c")
+
+    for one in (store, other):
+        await enqueue_one(one, queue="on-a")
+
+    assert [[*one.shards._shards] for one in (store, other)] == [["a", "b"]] * 2
+    await other.close()
+
+
 async def test_a_shard_that_is_added_takes_queues_with_their_settings(store, shards: Shards) -> None:
     queues = [f"queue {number}" for number in range(12)]
     for queue in queues:

@@ -30,6 +30,7 @@ class ShardHandles:
         self.places = TaskPlaces()
         self.renewals = Renewals()
         self._shards: dict[str, Shard] = {}
+        self._mapped: tuple[str, ...] = ()  # the shards of the map when this handle looked at it last
 
     def another(self) -> "ShardHandles":
         """Return further handles on the same shards, which share what this process knows of them."""
@@ -78,6 +79,7 @@ class ShardHandles:
         """Return the map as it was read last; read it if it never was. Raises StoreUnavailable."""
         if self.watch.map is None:
             await self.refresh()
+        await self._close_removed()
         return self.map
 
     async def ready(self) -> ShardMap:
@@ -85,11 +87,17 @@ class ShardHandles:
         if self.watch.map is None:
             await self.refresh()
         elif monotonic() >= self.watch.due:
-            with suppress(
-                StoreUnavailable
-            ):  # The verb that follows finds out if it needs a shard that is down.
+            with suppress(StoreUnavailable):  # the verb that follows raises if it needs a shard that is down
                 await self.refresh()
+        await self._close_removed()
         return self.map
+
+    async def _close_removed(self) -> None:
+        """Close shards that have been removed from the map: nobody uses them any more."""
+        before, self._mapped = self._mapped, self.map.shards
+        if before is not self._mapped:
+            for name in set(before).intersection(self._shards).difference(self._mapped):
+                await self._shards.pop(name).close()
 
     async def refresh(self) -> None:
         """Read the map now. Raises StoreUnavailable if no shard answers."""

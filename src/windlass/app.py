@@ -41,7 +41,7 @@ from ._policy.order.priority import parse_priority
 from ._policy.other_queues import check_keywords
 from ._store.outage import Outage
 from ._store.protocol import Store
-from ._stores import migration_sql, needs_owner, open_owner, open_store, shards_of, store_name
+from ._stores import migration_sql, open_owner, open_store, owned_urls, shards_of, store_name
 from ._worker.process import run_process
 from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
@@ -318,9 +318,9 @@ class App(AppDeclarations):
         self._loop.run(self.open())
 
     @property
-    def needs_owner(self) -> bool:
-        """Whether a process must own the store: one on NATS. Workers and servers start one by themselves."""
-        return needs_owner(self._store_given)
+    def owned_urls(self) -> tuple[str, ...]:
+        """URLs of the store, or of its shards, that are on NATS: of each, a process must be the owner."""
+        return owned_urls(self._store_given)
 
     def owner(self, folder: str | Path, *, if_fewer_than: int | None = None) -> "Owner":
         """Make an owner of a store on NATS; `await owner.run()` owns it or stands by until `owner.stop()`.

@@ -148,3 +148,15 @@ def test_owners_hand_the_store_over(shop: Shop) -> None:
     wait_until(lambda: owning(second) is not None, 30, what="the other owns the store")
     wait_until(lambda: shop.completed() == 50, 60, what="all completed", every=0.2)
     assert len(shop.runs()) == 50
+
+
+def test_a_worker_owns_each_shard_that_needs_it(nats: Nats, tmp_path: Path) -> None:
+    shards = tmp_path / "shards.toml"
+    shards.write_text(f'[shards]\na = "{nats.new_url()}"\nb = "{nats.new_url()}"\n')
+    with ExitStack() as running:
+        shop = Shop(tmp_path, f"shards://{shards}", running)
+        worker = shop.worker("only")
+        shop.enqueue(20, 0.0)
+        wait_until(lambda: shop.completed() == 20, 60, what="all completed", every=0.2)
+        assert len(set(re.findall(r"-\w+ owns 127\S+/(test-\d+)", worker.log))) == 2
+        running.callback(lambda: shop.app._loop.run(shop.app.close()))

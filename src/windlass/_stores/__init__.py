@@ -81,20 +81,26 @@ def open_owner(store: "str | Store", folder: Path, *, if_fewer_than: int | None 
 
     Raises NotSupported unless the store needs one.
     """
-    if not needs_owner(store):
+    if not isinstance(store, str) or store not in owned_urls(store):
         raise NotSupported(
             f"{store_name(store)} needs no owner: only a store on NATS, nats://…, is owned by a process"
         )
-    assert isinstance(store, str)
     with _needing("nats", "on NATS needs nats-py", "nats"):
         from .jetstream.address import parse
         from .jetstream.owner import Owner
     return Owner(parse(store), folder, if_fewer_than=if_fewer_than)
 
 
-def needs_owner(store: "str | Store") -> bool:
-    """Whether a process must own the store, as `windlass owner` does."""
-    return isinstance(store, str) and store.startswith(("nats://", "nats+tls://"))
+def owned_urls(store: "str | Store") -> tuple[str, ...]:
+    """Return the URLs that need an owner: the store's if it is on NATS, or those of its shards that are."""
+    if not isinstance(store, str):
+        return ()
+    urls = [store]
+    if store.startswith("shards://"):
+        from .shards.connection.address import read_urls
+
+        urls = list(read_urls(Path(store.removeprefix("shards://"))).values())
+    return tuple(url for url in urls if url.startswith(("nats://", "nats+tls://")))
 
 
 def migration_sql(store: "str | Store", start: int, target: int | None) -> str:

@@ -154,3 +154,11 @@ def test_other_stores_have_no_shards(run: Run) -> None:
     ran = run("shards", "list")
 
     assert (ran.code, "has no shards" in ran.err) == (2, True)
+
+
+def test_each_shard_on_nats_has_owners_of_its_own(run: Run, folder: Path) -> None:
+    (folder / "shards.toml").write_text('[shards]\na = "nats://127.0.0.1:1/a"\nb = "sqlite:///b.db"\n')
+
+    ran = run("owner", "--store", f"shards://{folder}/shards.toml")
+
+    assert (ran.code, "with the URL of the shard" in ran.err) == (2, True)

@@ -5,7 +5,7 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -123,14 +123,15 @@ def _private_folder() -> Path | None:
 
 @asynccontextmanager
 async def standing_by(cli: Cli) -> AsyncIterator[None]:
-    """Start an owner process for this time, if the store needs one and none is forbidden.
+    """Start an owner process for this time, one for each shard that needs one, unless it is forbidden.
 
     It outlives what it serves: tasks that finish at the end are settled before it hands the store over.
     """
-    if not cli.app.needs_owner or cli.settings.owner is False:
+    urls = cli.app.owned_urls
+    if not urls or cli.settings.owner is False:
         yield
         return
-    supervisor = Supervisor(1, _kind(cli))
+    supervisor = Supervisor(len(urls), _kind(cli, urls))
     started = asyncio.Event()
     running = asyncio.ensure_future(supervisor.run(started.set))
     running.add_done_callback(lambda _: started.set())
@@ -144,13 +145,13 @@ async def standing_by(cli: Cli) -> AsyncIterator[None]:
         await asyncio.wait([running])
 
 
-def _kind(cli: Cli) -> Kind:
+def _kind(cli: Cli, urls: Sequence[str]) -> Kind:
     from .owner_process import COMMAND, OwnerProcessSettings
 
-    def settings(number: int, seat: int) -> bytes:  # noqa: ARG001  there is one of each
+    def settings(number: int, seat: int) -> bytes:  # noqa: ARG001  seats are for what is replaced
         chosen = OwnerProcessSettings(
             path=tuple(sys.path),
-            flags=_plain(cli.flags),
+            flags={**_plain(cli.flags), "store": urls[number - 1]},
             file=None if cli.file is None else str(cli.file),
         )
         return json.encode(chosen) + b"\n"
@@ -165,8 +166,14 @@ def _plain(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require_needed(cli: Cli) -> None:
-    if not cli.app.needs_owner:
+    urls = cli.app.owned_urls
+    if not urls:
         raise InvalidOption(
             f"the store {cli.app.store_name} needs no owner: only a store on NATS is owned by a process; "
             f"choose one with --store nats://host:4222/name"
+        )
+    if cli.app.store_name.startswith("shards://"):
+        raise InvalidOption(
+            f"each shard of {cli.app.store_name} on NATS has owners of its own: run `windlass owner --store "
+            f"URL` with the URL of the shard"
         )

@@ -182,6 +182,38 @@ async def test_predecessors_that_complete_at_once_unblock_their_successor(store:
         assert (await load(store, after)).state is State.READY
 
 
+async def test_a_large_group_that_several_handles_complete_unblocks_its_successor(store: RedisStore) -> None:
+    members = some_tasks(300, queue="members")
+    await store.enqueue(members)
+    after = await enqueue_one(store, after=tuple(one.id for one in members))
+    handles = [store.another() for _ in range(6)]
+    workers = [await worker_on(handle, f"w{number}") for number, handle in enumerate(handles)]
+
+    async def drain(number: int) -> None:
+        while claimed := await workers[number].claim(7, "members"):
+            await settle_now(handles[number], *map(complete, claimed))
+
+    await asyncio.gather(*map(drain, range(6)))
+    for handle in handles:
+        await handle.close()
+
+    assert (await load(store, after)).state is State.READY
+
+
+async def test_completing_a_task_of_a_large_group_does_not_read_the_others(
+    store: RedisStore, peek: Peek
+) -> None:
+    members = some_tasks(500, queue="members")
+    await store.enqueue(members)
+    await enqueue_one(store, after=tuple(one.id for one in members))
+    (held,) = await (await worker_on(store)).claim(1, "members")
+    before = peek("INFO", "stats")["total_net_output_bytes"]
+
+    await settle_now(store, complete(held))
+
+    assert peek("INFO", "stats")["total_net_output_bytes"] - before < 50_000
+
+
 async def test_a_successor_enqueued_while_its_predecessor_completes_is_not_left_waiting(
     store: RedisStore,
 ) -> None:

@@ -39,6 +39,7 @@ VERSION_BYTES = 4
 DUE = slice(12, 19)
 """Where the instant is that a task was due at."""
 
+STATE_AT = 10  # where the letter of the state is
 PERMITS = "\n"  # between the keys of permits
 
 _format = Format(">IIHcB7sHII")
@@ -55,7 +56,7 @@ _LETTERS = {
     State.CANCELLED: b"x",
     State.DEAD: b"d",
 }
-_STATES = {letter: state for state, letter in _LETTERS.items()}
+STATES = {letter: state for state, letter in _LETTERS.items()}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST = 250_000_000_000_000_000  # microseconds: the year 9892
@@ -163,7 +164,7 @@ def _read(task_id: TaskId, row: bytes, document: bytes) -> Stored:
     other = _changing.decode(row[at : at + of_changing]) if of_changing else _UNCHANGED
     at += of_changing
     rest = _documents.decode(document if flags & _DOCUMENT_OUTSIDE else row[at:])
-    state, due_at = _STATES[letter], moment(due := int.from_bytes(due))
+    state, due_at = STATES[letter], moment(due := int.from_bytes(due))
     task = Task(
         id=task_id,
         type=type_name,
@@ -263,7 +264,7 @@ def _salvaged(task_id: TaskId, row: bytes, document: bytes) -> Stored:
         tenant=tenant,
         priority=0,
         boost=other.boost,
-        state=_STATES.get(letter, State.DEAD),
+        state=STATES.get(letter, State.DEAD),
         attempt=attempt,
         max_attempts=1,
         fence=fence,

@@ -17,6 +17,9 @@ from .unit_of_work import UnitOfWork
 
 T = TypeVar("T")
 
+SAMPLE = 32
+"""Predecessors of a task that are looked at before all of them are."""
+
 _keys = msgspec.msgpack.Decoder(tuple[str, str, int | None])  # task, digest, until
 _read_type = reader(DeclaredType)
 _TENANT = "\x1f"  # between a tenant and its idempotency key
@@ -56,8 +59,31 @@ async def _answer(unit: UnitOfWork, question: questions.Question | questions.Wri
 
 
 async def _is_blocked(unit: UnitOfWork, successor: TaskId) -> bool:
-    found = await unit.load(await unit.predecessors(successor))
+    """Whether a task waits for one that has not completed.
+
+    One is enough: it is loaded, so that the commit is refused if it completes meanwhile. All are loaded only
+    if none is found, as there may be a thousand, and others complete some of them at the same time.
+    """
+    if await _is_unfinished(unit, await unit.some_predecessors(successor, SAMPLE)):
+        return True
+    predecessors = await unit.predecessors(successor)
+    if len(predecessors) > SAMPLE and await _is_unfinished(unit, predecessors):
+        return True
+    found = await unit.load(predecessors)
     return any(task.state is not State.COMPLETED for task in found.values())
+
+
+async def _is_unfinished(unit: UnitOfWork, ids: Sequence[TaskId]) -> bool:
+    """Load one of these tasks that has not completed; return whether there is one."""
+    states = await unit.states(ids)
+    # Rather one that nobody works on, and the newest: others are less likely to change it now.
+    unfinished = [
+        (state is not State.RUNNING, one) for one, state in states.items() if state is not State.COMPLETED
+    ]
+    if not unfinished:
+        return False
+    _, witness = max(unfinished)
+    return any(task.state is not State.COMPLETED for task in (await unit.load([witness])).values())
 
 
 async def _write(unit: UnitOfWork, write: questions.Write) -> None:

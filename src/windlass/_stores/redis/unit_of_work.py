@@ -5,7 +5,7 @@ guarded: every change of a task raises its version, and the commit is refused if
 Then the work is done again from the start.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -26,6 +26,8 @@ from .keys import NO_PLACE, Keys, packed, place_of
 from .rows import (
     IN_DOCUMENT,
     LONGEST_INSIDE,
+    STATE_AT,
+    STATES,
     Stored,
     document_of,
     encode,
@@ -108,6 +110,15 @@ class UnitOfWork:
             for task_id, (row, *document) in zip(some, rows, strict=True):
                 self._stored[task_id] = None if row is None else read_task(task_id, row, *document)
         return {one: task for one in wanted if (task := self._now_is(one)) is not None}
+
+    async def states(self, ids: Sequence[TaskId]) -> dict[TaskId, State]:
+        """Return the states of those of these tasks that exist; without a guard unless they are loaded."""
+        unread = [one for one in ids if one not in self._stored]
+        found = await self._client.call_all(
+            [("GETRANGE", self.keys.task(one), STATE_AT, STATE_AT) for one in unread]
+        )
+        states = {one: STATES[letter] for one, letter in zip(unread, found, strict=True) if letter in STATES}
+        return states | {one: task.state for one in ids if (task := self._now_is(one)) is not None}
 
     def _now_is(self, task_id: TaskId) -> Task | None:
         if task_id in self._current:
@@ -198,6 +209,13 @@ class UnitOfWork:
         if successor not in self._dropped and self._stored.get(successor) is not None:
             found |= await self._members(self.keys.predecessors(successor))
         return sorted(found)
+
+    async def some_predecessors(self, successor: TaskId, number: int) -> list[TaskId]:
+        """Return up to so many of the tasks that a loaded one waited for before this unit of work."""
+        if successor in self._dropped:
+            return []
+        found = await self._client.call("SRANDMEMBER", self.keys.predecessors(successor), number)
+        return [one.decode() for one in found]
 
     async def drop_dependencies(self, successor: TaskId) -> None:
         """Let a task wait for nothing any more."""

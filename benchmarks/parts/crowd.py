@@ -2,7 +2,7 @@
 
 `direct`: the workers of a process share its connections to Postgres. `served`: each has its own connections
 to `windlass serve`, as a worker process elsewhere has; of very many, each has its own stream of wakes, and
-those of a process share connections for claims and heartbeats.
+fifty share connections for claims and heartbeats.
 """
 
 import os
@@ -38,6 +38,7 @@ DIRECT, SERVED = "direct", "served"
 WAYS = DIRECT, SERVED
 CONNECTIONS_A_WORKER = 3  # to its server: a stream, claims, heartbeats
 MOST_ALONE = 3_000  # workers each with an app of its own: more take minutes to start here
+SHARING = 50  # workers, of more than that
 SETTLING_SECONDS = 8.0
 LIMIT_SECONDS = 60.0
 
@@ -70,7 +71,7 @@ def _measured(plan: Plan, url: str, database: Database | None, way: str, number:
     with _entrance(plan, url, way, number) as (urls, server):
         before = resident(server.pid) if server else 0.0
         options = {
-            "own": way == SERVED and number <= MOST_ALONE,
+            "sharing": number if way == DIRECT else 1 if number <= MOST_ALONE else SHARING,
             "heartbeat": plan.crowd.heartbeat,
             "lease": plan.crowd.heartbeat * 6,
         }

@@ -1,7 +1,7 @@
 """A process that holds many windlass workers on one event loop, each with a session, heartbeats and claims.
 
-`own`: each worker has an app of its own, hence its own connections, as a worker process has. Otherwise they
-share one, as the workers of one process do.
+`sharing` workers share an app, hence its connections, as the workers of one process do; with 1, each has its
+own, as a worker process has.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from datetime import timedelta
+from math import ceil
 from typing import Any
 
 from benchmarks.runs import probe
@@ -41,12 +42,12 @@ class Warnings(logging.Handler):
 class Crowd:
     """The workers of this process, and what they ran."""
 
-    def __init__(self, urls: list[str], number: int, *, own: bool, settings: WorkerSettings) -> None:
+    def __init__(self, urls: list[str], number: int, *, sharing: int, settings: WorkerSettings) -> None:
         self._pickups: list[float] = []
         self._warnings = Warnings()
         logging.getLogger().addHandler(self._warnings)
         self._claims = 0
-        apps = [self._app(urls[n % len(urls)]) for n in range(number if own else 1)]
+        apps = [self._app(urls[n % len(urls)]) for n in range(ceil(number / sharing))]
         self.workers: list[Worker] = [apps[n % len(apps)].worker(settings) for n in range(number)]
         self._ready = 0
         self._starting = asyncio.Semaphore(AT_ONCE)
@@ -107,7 +108,7 @@ class Crowd:
         return sample
 
 
-def hold(urls: list[str], number: int, own: bool, heartbeat: float, lease: float) -> dict[str, Any]:  # noqa: FBT001
+def hold(urls: list[str], number: int, sharing: int, heartbeat: float, lease: float) -> dict[str, Any]:
     """Hold this many workers until told to stop."""
     settings = WorkerSettings(
         slots=SLOTS,
@@ -118,7 +119,7 @@ def hold(urls: list[str], number: int, own: bool, heartbeat: float, lease: float
     random.shuffle(urls)
 
     async def work() -> None:
-        await Crowd(urls, number, own=own, settings=settings).run()
+        await Crowd(urls, number, sharing=sharing, settings=settings).run()
 
     probe.looped(work())
     return {}

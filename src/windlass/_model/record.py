@@ -188,7 +188,7 @@ class ShardMap(Struct, frozen=True, gc=False, kw_only=True):
     `id` is that of the whole store. `home` has the records that belong to no queue. `former` are earlier
     routes, the newest first, by which tasks may still be where `routes` would not put them. New tasks follow
     `routes` from `effective_at` on, by the clock of the home shard (None: at once), and the newest of
-    `former` until then.
+    `former` until then. `on` is the shard that has this copy: its URL may lead to another by mistake.
     """
 
     id: str
@@ -198,6 +198,7 @@ class ShardMap(Struct, frozen=True, gc=False, kw_only=True):
     routes: Routes
     former: tuple[Routes, ...] = ()
     effective_at: datetime | None = None
+    on: str = ""
     name: str = SHARD_MAP_NAME
 
 

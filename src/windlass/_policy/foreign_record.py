@@ -211,6 +211,7 @@ def _shards(shard_map: ShardMap) -> None:
         shard_map.name != SHARD_MAP_NAME
         or shard_map.version < 1
         or shard_map.home not in shard_map.shards
+        or shard_map.on not in ("", *shard_map.shards)
         or len(every) > _MAX_ROUTES
         or not all(1 <= len(names) <= MAX_SHARDS for names in lists)
     ):

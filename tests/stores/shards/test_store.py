@@ -13,7 +13,7 @@ from tests.stores.shards.prepared import PreparedShards
 from windlass import App
 from windlass._model.record import QueueRoute, Routes, ShardMap
 from windlass._store.protocol import Capability, Durability, Severity, Store
-from windlass._stores import open_store, store_name
+from windlass._stores import open_store, shards_of, store_name
 from windlass._stores.memory import MemoryStore
 from windlass._stores.shards import ShardedStore
 from windlass._stores.shards.routes import place, routed
@@ -150,6 +150,19 @@ async def test_the_first_map_needs_all_shards(shards: Shards) -> None:
         await store.open()
 
 
+async def test_urls_that_are_swapped_are_refused(file: Path, tmp_path: Path) -> None:
+    store = open_store(f"shards://{file}")
+    await store.open()
+    await shards_of(store).route("mail", ["b"])
+    await store.close()
+    write(file, f'[shards]\na = "sqlite:///{tmp_path}/b.db"\nb = "sqlite:///{tmp_path}/a.db"\n')
+
+    swapped = open_store(f"shards://{file}")
+    with pytest.raises(StoreError, match=r"the URL of shard (a leads to shard b|b leads to shard a)"):
+        await swapped.open()
+    await swapped.close()
+
+
 async def test_a_map_that_names_an_unknown_shard_says_so_where_it_is_needed(shards: Shards) -> None:
     stores = {name: store for name, store in shards.faulty().items() if name != "c"}
     store = PreparedShards(stores, MAP)
@@ -165,7 +178,7 @@ async def test_a_file_that_is_being_written_is_read_again_later(file: Path, tmp_
     await store.open()
     complete = read(file) + f'c = "sqlite:///{tmp_path}/c.db"\n'
     (one,) = await all_records(store, ShardMap)
-    routes = routed(replace(one, shards=("a", "b", "c")), "to-c", QueueRoute(over=("c",)))
+    routes = routed(replace(one, shards=("a", "b", "c"), on=""), "to-c", QueueRoute(over=("c",)))
     routes = routed(routes, "to-a", QueueRoute(over=("a",)))
     assert isinstance(store, ShardedStore)
     for name in "ab":

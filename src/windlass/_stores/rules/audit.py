@@ -42,7 +42,7 @@ _HIDDEN: dict[type[Record], tuple[str, ...]] = {
 
 _DERIVED: dict[type[Record], tuple[str, ...]] = {
     Schedule: ("since", "declared"),
-    ShardMap: ("id", "version", "former", "effective_at"),
+    ShardMap: ("id", "version", "former", "effective_at", "on"),
 }
 """Fields that follow from others or from the time of the change."""
 

@@ -11,6 +11,8 @@ from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 
+from msgspec.structs import replace
+
 from ..._ids import new_id
 from ..._model.filter import By, Filter, Page
 from ..._model.record import Routes, ShardMap
@@ -70,14 +72,15 @@ class MapWatch:
         stored, error = await _read(shards)
         if error is not None and (not stored or not any(stored.values())):
             raise error
-        newest = max((one for one in stored.values() if one), key=lambda one: one.version, default=None)
-        if newest is None:
-            newest = await _create(shards)
-            stored[newest.home] = newest
+        found = max((one for one in stored.values() if one), key=lambda one: one.version, default=None)
+        if found is None:
+            found = await _create(shards)
+            stored[found.home] = found
+        newest = replace(found, on="")
         known = newest if self.map is None else self.map
         for name, one in stored.items():
-            if one is not None and one.id != known.id:
-                raise _foreign(name)
+            if one is not None:
+                _check(one, name, known.id)
         if self.map is None or newest.version > self.map.version:
             await self._take_over(newest, shards)
         self._read_at |= dict.fromkeys(stored, began)  # only now: other callers must not go by the older map
@@ -91,7 +94,7 @@ class MapWatch:
             before = stored.get(shard.name)
             if shard.name in stored and shard.name in newest.shards and _is_older(before, newest):
                 with suppress(Conflict, StoreUnavailable):
-                    await shard.call_within(shard.store.put, newest, None, before)
+                    await shard.call_within(shard.store.put, replace(newest, on=shard.name), None, before)
 
     async def _take_over(self, newest: ShardMap, shards: Sequence[Shard]) -> None:
         wait = 0.0
@@ -133,7 +136,7 @@ async def _create(shards: Sequence[Shard]) -> ShardMap:
     made = first_map(new_id(), tuple(shard.name for shard in shards), used)
     home = shards[0]
     with suppress(Conflict):
-        await home.call(home.store.put, made, None, None)
+        await home.call(home.store.put, replace(made, on=home.name), None, None)
     found = await home.call(home.store.records, ShardMap, Page(limit=1))
     return found.items[0] if found.items else made
 
@@ -149,7 +152,9 @@ async def publish(changed: ShardMap, before: ShardMap, shards: Sequence[Shard], 
     Conflict, StoreUnavailable.
     """
     (home,) = [shard for shard in shards if shard.name == changed.home]
-    await home.call(home.store.put, changed, by, before)
+    stored = await check_map_of(home, before.id)
+    is_same = stored is not None and replace(stored, on="") == before
+    await home.call(home.store.put, replace(changed, on=home.name), by, stored if is_same else before)
     problem: StoreUnavailable | None = None
     for shard in (one for one in shards if one is not home):
         try:
@@ -170,17 +175,21 @@ async def _copy(newest: ShardMap, shard: Shard) -> None:
     stored = await check_map_of(shard, newest.id)
     if _is_older(stored, newest):
         with suppress(Conflict):
-            await shard.call(shard.store.put, newest, None, stored)
+            await shard.call(shard.store.put, replace(newest, on=shard.name), None, stored)
 
 
 async def check_map_of(shard: Shard, map_id: str) -> ShardMap | None:
-    """Return the map that a shard has. Raises StoreError if it is that of another store."""
+    """Return the map that a shard has. Raises StoreError if it is that of another store or shard."""
     found = await shard.call(shard.store.records, ShardMap, Page(limit=1))
     stored = found.items[0] if found.items else None
-    if stored is not None and stored.id != map_id:
-        raise _foreign(shard.name)
+    if stored is not None:
+        _check(stored, shard.name, map_id)
     return stored
 
 
-def _foreign(shard: str) -> StoreError:
-    return StoreError(f"shard {shard} belongs to another store of several shards; check its URL")
+def _check(stored: ShardMap, shard: str, map_id: str) -> None:
+    """Raise StoreError if the map that was read from this shard is that of another store or shard."""
+    if stored.id != map_id:
+        raise StoreError(f"shard {shard} belongs to another store of several shards; check its URL")
+    if stored.on not in ("", shard):
+        raise StoreError(f"the URL of shard {shard} leads to shard {stored.on}; correct it in the file")

@@ -24,7 +24,9 @@ Command: TypeAlias = Sequence[Argument]
 
 _pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
 CONNECT_SECONDS = 5.0
-REPLY_SECONDS = 30.0
+REPLY_SECONDS = 10.0
+"""Silence after which a connection is given up: a heartbeat can then be repeated before its lease ends."""
+
 INCOMPLETE = object()
 """What a reader returns while a reply has not arrived to its end."""
 
@@ -79,6 +81,9 @@ class _Replies(asyncio.Protocol):
         self._replies: list[Any] = []
         self._wanted = 0
         self._waiter: asyncio.Future[list[Any]] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsent = 0  # bytes, when the timer was set
+        self._is_silent = True  # Nothing has arrived since then.
         self.on_message: Callable[[Any], None] | None = None
         self.ended = asyncio.get_running_loop().create_future()
 
@@ -90,7 +95,23 @@ class _Replies(asyncio.Protocol):
             self._fail(closed())
         return self._waiter
 
+    def start_timer(self) -> None:
+        """Give up if nothing arrives for a while, and nothing can be sent."""
+        self._unsent, self._is_silent = self._transport.get_write_buffer_size(), True
+        self._timer = asyncio.get_running_loop().call_later(REPLY_SECONDS, self._time_out)
+
+    def stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _time_out(self) -> None:
+        if self._is_silent and self._transport.get_write_buffer_size() >= self._unsent:
+            self._fail(TimeoutError(f"no reply within {REPLY_SECONDS:g} s"))
+        else:
+            self.start_timer()
+
     def data_received(self, data: bytes) -> None:
+        self._is_silent = False
         reader, replies = self._reader, self._replies
         reader.feed(data)
         try:
@@ -113,10 +134,6 @@ class _Replies(asyncio.Protocol):
         self._fail(exc if isinstance(exc, OSError) else closed())
         if not self.ended.done():
             self.ended.set_result(None)
-
-    def overdue(self) -> None:
-        """Stop waiting for a reply."""
-        self._fail(TimeoutError(f"no reply within {REPLY_SECONDS:g} s"))
 
     def _fail(self, error: Exception) -> None:
         waiter, self._waiter = self._waiter, None
@@ -143,7 +160,6 @@ class Link:
         self._process = os.getpid()
         self._replies = _Replies(self._transport)
         self._transport.set_protocol(self._replies)
-        self._later = asyncio.get_running_loop().call_later
 
     @classmethod
     async def open(cls, address: Address, host: str, port: int) -> "Link":
@@ -166,14 +182,14 @@ class Link:
         replies = self._replies
         waiter = replies.expect(len(commands))
         self._transport.write(packed(commands))
-        timer = self._later(REPLY_SECONDS, replies.overdue)
+        replies.start_timer()
         try:
             return await waiter
         except BaseException:
             self.terminate()
             raise
         finally:
-            timer.cancel()
+            replies.stop_timer()
 
     async def subscribe(self, channel: str, on_message: Callable[[bytes], None]) -> None:
         """Call a function with every message of a channel, from now on; other requests are not possible."""

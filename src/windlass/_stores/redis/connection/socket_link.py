@@ -20,7 +20,6 @@ from .address import Address
 from .link import (
     CONNECT_SECONDS,
     INCOMPLETE,
-    REPLY_SECONDS,
     Command,
     closed,
     new_reader,
@@ -28,6 +27,9 @@ from .link import (
     packed,
     refuse,
 )
+
+REPLY_SECONDS = 30.0
+"""Time to send a request, and silence after which a connection is given up."""
 
 _READ_BYTES = 1 << 16
 _CHECK_SECONDS = 1.0  # An idle connection is checked before it is used again.

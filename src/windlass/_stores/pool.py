@@ -19,12 +19,14 @@ IDLE_SECONDS = 300.0
 _CLOSE_SECONDS = 5.0
 
 
-def none_free() -> ConnectionError:
-    """Return the error of a caller who waited in vain for a connection."""
-    return ConnectionError(
-        f"timed out after {ACQUIRE_SECONDS:g} s waiting for a free connection of the pool; "
-        f"raise connections= in the store's URL"
-    )
+class PoolExhausted(ConnectionError):
+    """No connection became free in time, so nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"timed out after {ACQUIRE_SECONDS:g} s waiting for a free connection of the pool; "
+            f"raise connections= in the store's URL"
+        )
 
 
 class Pool:
@@ -46,13 +48,13 @@ class Pool:
         return bool(self._lent)
 
     async def acquire(self) -> Connection:
-        """Take a connection for exclusive use; ConnectionError if none is free within ACQUIRE_SECONDS."""
+        """Take a connection for exclusive use; PoolExhausted if none is free within ACQUIRE_SECONDS."""
         if self._permits.locked():
             try:
                 async with asyncio.timeout(ACQUIRE_SECONDS):
                     await self._permits.acquire()
             except TimeoutError:
-                raise none_free() from None
+                raise PoolExhausted from None
         else:
             await self._permits.acquire()
         try:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.servers.redis import Redis
+from tests.stores.redis.conftest import Peek
+from windlass._stores import pool
 from windlass._stores.redis import RedisStore
 from windlass._stores.redis.connection import link
 from windlass.errors import StoreUnavailable
@@ -46,6 +48,24 @@ async def test_a_silent_server_is_given_up_and_tried_again(
 
         assert len(await store.enqueue([task])) == 1
         await store.close()
+
+
+async def test_a_request_that_gets_no_connection_says_so(
+    valkey: Redis, peek: Peek, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "ACQUIRE_SECONDS", 0.2)
+    store = RedisStore.from_url(f"{valkey.new_url()}&connections=1")
+    await store.open()
+    peek("CLIENT", "PAUSE", 30_000, "WRITE")
+    try:
+        enqueues = {asyncio.create_task(store.enqueue([a_task()])) for _ in range(2)}
+        (refused,), (paused,) = await asyncio.wait(enqueues, return_when=asyncio.FIRST_COMPLETED)
+        with pytest.raises(StoreUnavailable, match=r"no connection to Redis at .* is free: timed out after"):
+            await refused
+    finally:
+        peek("CLIENT", "UNPAUSE")
+    assert len(await paused) == 1
+    await store.close()
 
 
 class Sending(asyncio.WriteTransport):

@@ -9,7 +9,7 @@ from msgspec import Struct
 from redis import exceptions
 
 from ....errors import StoreError, StoreUnavailable
-from ...pool import Pool
+from ...pool import Pool, PoolExhausted
 from .address import Address
 from .errors import translated, translated_errors
 from .link import Argument, Command, Link
@@ -140,7 +140,8 @@ class Client:
                 finally:
                     way.pool.release(link)
             except (exceptions.RedisError, OSError, TimeoutError) as error:
-                self._forget(way)
+                if not isinstance(error, PoolExhausted):
+                    self._forget(way)
                 raise translated(error, self.address.display) from error
             if any(isinstance(reply, _ELSEWHERE) for reply in replies):
                 self._forget(way)

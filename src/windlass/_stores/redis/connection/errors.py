@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from redis import exceptions
 
 from ....errors import StoreError, StoreUnavailable
+from ...pool import PoolExhausted
 
 _DENIED = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
 _NOT_NOW = (
@@ -35,10 +36,8 @@ def translated(error: Exception, address: str) -> StoreError:
     """Return windlass's error for one of the driver's."""
     if isinstance(error, _DENIED):
         return StoreError(f"Redis at {address} denied access ({error}); check user, password and ACL")
-    if isinstance(error, exceptions.MaxConnectionsError):
-        return StoreUnavailable(
-            f"no connection to Redis at {address} is free ({error}); raise connections= in the store's URL"
-        )
+    if isinstance(error, PoolExhausted):
+        return StoreUnavailable(f"no connection to Redis at {address} is free: {error}")
     if isinstance(error, _NOT_NOW):
         return StoreUnavailable(f"Redis at {address} is not ready ({error}); retry")
     if isinstance(error, exceptions.ReadOnlyError):

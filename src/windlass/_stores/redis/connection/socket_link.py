@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection
 from redis.retry import Retry
 
-from ...pool import ACQUIRE_SECONDS, none_free
+from ...pool import ACQUIRE_SECONDS, PoolExhausted
 from .address import Address
 from .link import (
     CONNECT_SECONDS,
@@ -109,11 +109,11 @@ class SocketPool:
         self._closed = False
 
     async def acquire(self) -> SocketLink:
-        """Take a connection for exclusive use; ConnectionError if none is free within ACQUIRE_SECONDS."""
+        """Take a connection for exclusive use; PoolExhausted if none is free within ACQUIRE_SECONDS."""
         try:
             self._permits.get(timeout=ACQUIRE_SECONDS)
         except Empty:
-            raise none_free() from None
+            raise PoolExhausted from None
         try:
             while self._free:
                 with suppress(IndexError):  # Another thread may have taken it.

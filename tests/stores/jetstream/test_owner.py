@@ -22,6 +22,7 @@ from windlass._stores.jetstream.address import parse
 from windlass._stores.jetstream.checks import presence
 from windlass._stores.jetstream.client import connect
 from windlass._stores.jetstream.follower import Follower
+from windlass._stores.jetstream.owner import _unless
 from windlass._stores.jetstream.snapshots import Snapshots
 from windlass._stores.jetstream.stream import StreamLog
 from windlass.errors import InvalidOption, SessionLost, StoreUnavailable
@@ -254,3 +255,22 @@ async def test_a_request_that_is_lost_with_the_connection_of_the_owner_is_repeat
 
         assert await asked
         owners.clear()
+
+
+async def test_work_that_swallows_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As asyncio.wait_for does on Python 3.11 if what it waits for is done at the same time."""
+    monkeypatch.setattr("windlass._stores.jetstream.owner.CANCEL_SECONDS", 0.01)
+    event, swallowed = asyncio.Event(), 0
+
+    async def stubborn() -> None:
+        nonlocal swallowed
+        event.set()
+        while swallowed < 2:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                swallowed += 1
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(20):
+        assert not await _unless(event, stubborn())

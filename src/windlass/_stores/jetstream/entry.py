@@ -38,7 +38,11 @@ class Base(Struct, frozen=True, array_like=True):
 
 
 class Entry(Struct, array_like=True, frozen=True):
-    """One message of the log."""
+    """One message of the log.
+
+    Fields are only ever added, at the end and with a default: what an older version cannot decode is void to
+    it, and it would go on without. One that it decodes, but must not ignore, has a higher `format`.
+    """
 
     kind: int
     epoch: int  # the place of the TAKE that began the reign of its writer

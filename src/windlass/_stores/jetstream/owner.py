@@ -31,6 +31,9 @@ from .stream import TRANSIENT, StreamLog
 
 logger = logging.getLogger("windlass.owner")
 
+CANCEL_SECONDS = 5.0
+"""After which work is cancelled again that goes on although it was cancelled."""
+
 _LOOK_SECONDS = 5.0
 _MEND_SECONDS = 5.0
 """After which an owner tries again whose disk is full or broken; another has taken over by then."""
@@ -215,8 +218,10 @@ async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool
             return not event.is_set()
         return False
     finally:
-        for one in (task, waiting):
-            one.cancel()
+        waiting.cancel()
+        while not task.done():  # asyncio.wait_for, which nats-py uses, can swallow it on Python 3.11.
+            task.cancel()
+            await asyncio.wait([task], timeout=CANCEL_SECONDS)
         await asyncio.gather(task, waiting, return_exceptions=True)
 
 

@@ -259,7 +259,7 @@ class Reign:
     async def _snapshot_when_due(self) -> None:
         """Replace the beginning of the log by a snapshot whenever it has grown."""
         pause = first_pause = self._settings.beat * 3
-        while True:
+        while not self.appender.fenced.done():
             await asyncio.sleep(pause)
             try:
                 extent = await self._log.extent()

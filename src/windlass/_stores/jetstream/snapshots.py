@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -133,16 +134,17 @@ class Snapshots:
 
 async def _for_each(places: Iterable[int], work: Callable[[int], Coroutine[Any, Any, None]]) -> None:
     """Do the work for each place, several at once; after an error nothing of it goes on."""
-    left = iter(places)
+    left = deque(places)
 
     async def some() -> None:
-        for at in left:  # which all of them share
-            await work(at)
+        while left:
+            await work(left.popleft())
 
     tasks = [asyncio.ensure_future(some()) for _ in range(_AT_ONCE)]
     try:
         await asyncio.gather(*tasks)
     finally:
+        left.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

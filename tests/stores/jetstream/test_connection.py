@@ -71,7 +71,7 @@ async def test_credentials_that_expire_are_used_again_once_they_are_valid(
     await eventually(lambda: line.is_closed and not owning.owns.is_set(), within=WITHIN)
     async for _ in listening:
         continue  # It ends.
-    with pytest.raises(StoreUnavailable, match="Authorization Violation"):
+    with pytest.raises(StoreUnavailable, match="cannot connect to NATS"):
         await store.count(Filter(), ())
 
     guarded.reload(PEOPLE % "one")

@@ -19,6 +19,7 @@ from windlass._stores.shards import ShardedStore
 from windlass._stores.shards.routes import place, routed
 from windlass._stores.sqlite import SQLiteStore
 from windlass.errors import InvalidOption, NotSupported, SchemaMismatch, StoreError, StoreUnavailable
+from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import all_records, all_tasks, enqueue_one, worker_on
 
 
@@ -249,6 +250,20 @@ async def _opens(store: Store) -> bool:
     except SchemaMismatch:
         return False
     return True
+
+
+async def test_a_check_compares_the_clocks_of_the_shards() -> None:
+    clocks = {name: ManualClock() for name in "abc"}
+    store = ShardedStore({name: MemoryStore(clock=clock) for name, clock in clocks.items()})
+    await store.open()
+    clocks["b"].advance(60)
+    clocks["c"].advance(1)
+
+    found = [finding for finding in await store.check() if finding.subject.startswith("clock")]
+
+    assert [(one.subject, one.severity) for one in found] == [("clock of b", Severity.WARNING)]
+    assert "60 s ahead of that of the home shard a" in found[0].message
+    await store.close()
 
 
 async def test_a_check_shows_each_shard(store: PreparedShards, shards: Shards) -> None:

@@ -1,6 +1,7 @@
 """The state of each shard: what is on it, and whether it takes new tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from ..._model.filter import Count, Dimension, Filter
 from ..._model.record import ShardMap, ShardStatus
@@ -10,6 +11,9 @@ from ..findings import error, fine, warning
 from .connection.handle import ShardHandles
 from .connection.shard import Shard
 from .routes import is_draining, places
+
+MAX_CLOCK_DIFFERENCE = 5.0
+"""Seconds between the clocks of two shards that are not worth a warning."""
 
 _BY = (Dimension.QUEUE, Dimension.STATE)
 
@@ -42,6 +46,22 @@ def _status(shard_map: ShardMap, name: str, counts: Sequence[Count]) -> ShardSta
         unfinished=sum(count.number for count in unfinished),
         stray=sum(count.number for count in unfinished if name not in places(shard_map, count.values[0])),
     )
+
+
+def clock_findings(shard: str, clocks: Mapping[str, datetime], home: str) -> Sequence[Finding]:
+    """Warn of a shard whose clock differs from that of the home shard, given the time on each at a moment."""
+    if shard not in clocks or home not in clocks:
+        return ()
+    ahead = (clocks[shard] - clocks[home]).total_seconds()
+    if abs(ahead) <= MAX_CLOCK_DIFFERENCE:
+        return ()
+    return [
+        warning(
+            f"clock of {shard}",
+            f"it is {abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} that of the home shard "
+            f"{home}, so tasks expire and workers seem alive at the wrong time; set all clocks by NTP",
+        )
+    ]
 
 
 def finding_of(status: ShardStatus) -> Finding:

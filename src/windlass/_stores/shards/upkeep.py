@@ -15,7 +15,7 @@ from ...errors import NotSupported, SessionLost, StoreError
 from .connection.handle import OnShards
 from .connection.shard import Shard
 from .records import ShardRecords
-from .status import finding_of, read_status
+from .status import clock_findings, finding_of, read_status
 
 T = TypeVar("T")
 
@@ -151,9 +151,13 @@ class ShardUpkeep(ShardRecords, OnShards):
         answers, _ = await self._shards.each(
             self._shards.names, lambda shard: shard.call_unless_silent(shard.store.check)
         )
+        clocks, _ = await self._shards.each(
+            self._shards.names, lambda shard: shard.call_within(shard.store.now)
+        )
         findings: list[Finding] = []
         for status in await read_status(self._shards):
             findings.append(finding_of(status))
+            findings += clock_findings(status.name, clocks, self._shards.map.home)
             findings += [
                 Finding(severity=one.severity, subject=f"{status.name}: {one.subject}", message=one.message)
                 for one in answers.get(status.name, ())

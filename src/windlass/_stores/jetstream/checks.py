@@ -78,7 +78,9 @@ class Servers(Struct, frozen=True, kw_only=True):
         if self.replicas < 3:
             found.append(
                 findings.warning(
-                    "replicas", "one server has the only copy of the log; use replicas=3 on a cluster"
+                    "replicas",
+                    "one server has the only copy of the log; create the store with replicas=3 on a cluster, "
+                    "or give both of its streams three replicas (docs/jetstream.md)",
                 )
             )
         report = findings.fine if self.promise.durability is Durability.DURABLE else findings.warning

@@ -1,6 +1,7 @@
 """What every command has in common: the shared options, and the settings, app and output they select."""
 
 import asyncio
+import logging
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -27,6 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _WHOLE = 1_000  # characters, more than any summary has
 _DEFAULT_HANDLERS = {signal.SIGINT: signal.default_int_handler}
+_UNSHOWN = logging.NullHandler()
+"""Keeps outages off stderr, unless the program logs them: a command that needs the store gets the error."""
 
 
 class Cli:
@@ -104,6 +107,8 @@ class Cli:
             _require_shared(app)
         if long:
             calm_collector()
+        else:
+            logging.getLogger("windlass.store").addHandler(_UNSHOWN)
         if self.by is not None:
             app.operator = app.operator.acting_as(self.by)
 

@@ -1,5 +1,8 @@
 """`windlass shards`: list, route, drain and remove the shards of a store, and the check of them."""
 
+import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -162,3 +165,22 @@ def test_each_shard_on_nats_has_owners_of_its_own(run: Run, folder: Path) -> Non
     ran = run("owner", "--store", f"shards://{folder}/shards.toml")
 
     assert (ran.code, "with the URL of the shard" in ran.err) == (2, True)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_shard_that_does_not_answer_is_named_once(run: Run, folder: Path) -> None:
+    for number in range(8):
+        run("enqueue", "t", "{}", "-q", f"q{number}")
+    (folder / "b.db").write_text("no database" * 1000)
+
+    command = [sys.executable, "-m", "windlass._cli.main", "tasks", "list", "--json"]
+    listed = subprocess.run(command, cwd=folder, capture_output=True, check=False)  # with its own logging
+    shards = run("shards", "list", "--json").rows
+    findings = {row["subject"]: row for row in run("check", "--json").rows}
+
+    assert listed.returncode == 4
+    assert [list(json.loads(line)) for line in listed.stderr.splitlines()] == [["error"]]
+    assert shards[1]["state"] == "unavailable"
+    assert not shards[1]["error"].startswith("shard b")
+    assert findings["shard b"]["severity"] == "error"
+    assert findings["durability"]["message"].startswith("durable: of the open shards (a), a promises")

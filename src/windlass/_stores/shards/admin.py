@@ -72,7 +72,7 @@ class ShardAdmin:
         self._check_effective()  # until then tasks may be enqueued on it
         status = next(one for one in await read_status(self._shards) if one.name == shard)
         if status.error:
-            raise StoreUnavailable(status.error)
+            raise StoreUnavailable(f"shard {shard}: {status.error}")
         if status.tasks or await _has_tasks(self._shards[shard]):  # counts may be estimates
             raise Refused(
                 f"shard {shard} still has tasks: {status.tasks:,}, not ended: {status.unfinished:,}; "

@@ -29,7 +29,10 @@ async def read_status(shards: ShardHandles) -> Sequence[ShardStatus]:
         _status(shards.map, name, answers[name])
         if name in answers
         else ShardStatus(
-            name=name, state="unavailable", home=name == shards.map.home, error=str(errors[name])
+            name=name,
+            state="unavailable",
+            home=name == shards.map.home,
+            error=str(errors[name]).removeprefix(f"shard {name}: "),
         )
         for name in shards.names
     ]

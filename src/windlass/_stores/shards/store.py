@@ -45,13 +45,15 @@ class ShardedStore(ShardEnqueue, ShardWork, ShardTasks, ShardUpkeep):
 
     @property
     def promise(self) -> Promise:
-        """The promise of the weakest shard."""
-        promises = {name: store.promise for name, store in self._shards.opened_stores().items()}
+        """The promise of the weakest shard, of those that have been opened if there are any."""
+        stores = self._shards.opened_stores()
+        known = [name for name in stores if self._shards.is_open(name)] or [*stores]
+        promises = {name: stores[name].promise for name in known}
         weakest = min(promises, key=lambda name: _WEAKEST_FIRST.index(promises[name].durability))
         promise = promises[weakest]
+        of = f"{len(stores)} shards" if len(known) == len(stores) else f"the open shards ({', '.join(known)})"
         return Promise(
-            durability=promise.durability,
-            why=f"of {len(promises)} shards, {weakest} promises the least: {promise.why}",
+            durability=promise.durability, why=f"of {of}, {weakest} promises the least: {promise.why}"
         )
 
     async def open(self) -> None:

@@ -43,6 +43,10 @@ class ShardHandles:
             self._shards[name] = self.registry.shard(name)
         return self._shards[name]
 
+    def is_open(self, name: str) -> bool:
+        """Whether this handle has opened a shard."""
+        return name in self._shards and self._shards[name].is_open
+
     def opened_stores(self) -> dict[str, Store]:
         """Return the stores of this handle's shards: what they promise is known once they are open."""
         names = self.registry.names if self.watch.map is None else self.names

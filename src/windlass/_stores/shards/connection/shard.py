@@ -61,7 +61,7 @@ class Shard:
         self.name = health.name
         self.store = store
         self.health = health
-        self._is_open = False
+        self.is_open = False
         self._asking: asyncio.Task[None] | None = None
 
     async def call(self, verb: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -128,22 +128,22 @@ class Shard:
 
     async def open(self) -> None:
         """Open its store, unless it is open. Raises StoreUnavailable."""
-        if not self._is_open:
+        if not self.is_open:
             try:
                 await self.store.open()
             except StoreError as error:
                 raise self.health.failed(error) from error
-            self._is_open = True
+            self.is_open = True
 
     async def open_within(self) -> None:
         """Do the same, but not for long, and not while the shard is known not to answer."""
-        if not self._is_open:
+        if not self.is_open:
             await self.check()
             await self._within(ANSWER_WITHIN, self.open())
 
     async def close(self) -> None:
         """Close its store."""
-        self._is_open = False
+        self.is_open = False
         asking, self._asking = self._asking, None
         if asking is not None and asking.get_loop() is asyncio.get_running_loop():  # else it ends by itself
             asking.cancel()

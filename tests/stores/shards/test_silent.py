@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 
 from tests.loops.workers import eventually
-from tests.stores.shards.conftest import NAMES, Shards
+from tests.stores.shards.conftest import MAP, NAMES, Shards
 from tests.stores.shards.prepared import PreparedShards
 from windlass._model.filter import Filter, Page
 from windlass._model.queue import Retention
@@ -17,7 +17,7 @@ from windlass._stores.shards.connection import shard
 from windlass.errors import StoreUnavailable
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import all_records, enqueue_one, worker_on
-from windlass.testing.faults import Hold
+from windlass.testing.faults import Fault, FaultyStore, Hold
 
 QUEUES = tuple(f"on-{name}" for name in NAMES)
 NEVER = 3600.0
@@ -110,6 +110,33 @@ async def test_listings_name_it_at_once_and_workers_are_listed(store, shards: Sh
         sessions = await all_records(store, Session)
 
     assert [one.id for one in sessions] == [worker.session]
+
+
+async def test_a_shard_that_answers_reads_only_is_one_line_in_the_log(
+    shards: Shards, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one whose disk is full: each look finds that it answers, and each claim fails."""
+    refused: list[str] = []
+
+    def plan(verb: str) -> Fault | None:
+        if verb == "claim":
+            refused.append(verb)
+            return Fault.BEFORE
+        return None
+
+    store = PreparedShards({**shards.faulty(), "b": FaultyStore(shards.stores["b"], plan)}, MAP)
+    await store.open()
+    worker = await worker_on(store)
+
+    async def is_asked_again() -> bool:
+        await worker.claim(1, *QUEUES)
+        return len(refused) >= 4
+
+    await eventually(is_asked_again, within=30)
+    await store.close()
+
+    assert caplog.text.count("shard b is not available") == 1
+    assert "shard b is back" not in caplog.text
 
 
 async def test_it_is_asked_by_one_caller_at_a_time(store, shards: Shards, monkeypatch) -> None:

@@ -20,6 +20,7 @@ ANSWER_WITHIN = 10.0
 """Seconds that a shard has to answer what all shards are asked at once."""
 
 _QUICK = 0.25  # seconds to wait for a shard that did not answer the last time
+_STABLE_SECONDS = 2.0
 
 
 class ShardHealth:
@@ -29,6 +30,7 @@ class ShardHealth:
         self.name = name
         self._pauses = Pauses(Outage(f"shard {name}"))
         self._ask_again_at = 0.0
+        self._answers_since: float | None = None  # in an outage that may have ended
         self.error: StoreError | None = None  # why it did not answer the last call
 
     def may_ask_again(self) -> bool:
@@ -42,15 +44,18 @@ class ShardHealth:
     def failed(self, error: StoreError) -> StoreError:
         """Note a failure; return it with the shard's name."""
         self._ask_again_at = monotonic() + self._pauses.failed(error)
+        self._answers_since = None
         text = f"shard {self.name}: {error}"
         is_transient = isinstance(error, StoreUnavailable)
         self.error = ShardUnavailable(text, self.name) if is_transient else type(error)(text)
-        return self.error
+        return copy(self.error)
 
     def succeeded(self) -> None:
-        """Note an answer."""
+        """Note an answer. An outage has ended if no call fails for a while: it may answer reads only."""
         if self.error is not None:
-            self.error, self._ask_again_at = None, 0.0
+            self.error, self._answers_since = None, monotonic()
+        elif self._answers_since is not None and monotonic() - self._answers_since > _STABLE_SECONDS:
+            self._answers_since = None
             self._pauses.succeeded()
 
 

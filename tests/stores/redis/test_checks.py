@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.redis import DURABLE, EVERY_SECOND, VOLATILE, Redis
+from tests.servers.redis_cluster import command
 from windlass._model.filter import Filter, Page
 from windlass._model.task import Enqueued, NewTask
 from windlass._store.protocol import Durability, Severity
@@ -79,13 +80,45 @@ def test_an_old_server_is_refused() -> None:
 
 
 def test_a_server_that_hides_its_configuration_promises_less() -> None:
-    hidden = Server(**GOOD | {"eviction": None}, appendonly=None, appendfsync=None)
+    hidden = Server(**GOOD | {"eviction": None}, appendonly="yes", appendfsync=None)
 
     refuse(hidden, None, "cache:6379")
     assert hidden.promise.durability is Durability.RELAXED
     assert "does not show" in hidden.promise.why
     with pytest.raises(StoreError, match="durability=durable"):
         refuse(hidden, Durability.DURABLE, "cache:6379")
+
+
+@pytest.mark.parametrize(
+    ("settings", "durability"),
+    [(VOLATILE, Durability.VOLATILE), (DURABLE, Durability.RELAXED)],
+    ids=["without AOF", "with AOF"],
+)
+async def test_a_server_without_config_still_shows_whether_it_has_an_append_only_file(
+    tmp_path: Path, settings: Mapping[str, str], durability: Durability
+) -> None:
+    with Redis.start(tmp_path, settings=settings) as server:
+        command(server, "ACL SETUSER", "default", "-config")
+        store = RedisStore.from_url(server.url)
+        await store.open()
+        await store.close()
+
+        assert store.promise.durability is durability
+
+
+def test_a_server_that_never_syncs_by_itself_says_what_may_be_lost() -> None:
+    promise = Server(**GOOD, appendonly="yes", appendfsync="no").promise
+
+    assert promise.durability is Durability.RELAXED
+    assert "half a minute" in promise.why
+
+
+async def test_a_server_that_does_not_sync_during_rewrites_is_not_durable(tmp_path: Path) -> None:
+    with Redis.start(tmp_path, settings={**DURABLE, "no-appendfsync-on-rewrite": "yes"}) as server:
+        store = RedisStore.from_url(f"{server.url}?durability=durable")
+        with pytest.raises(StoreError, match="no-appendfsync-on-rewrite yes"):
+            await store.open()
+        await store.close()
 
 
 async def test_a_write_waits_for_as_many_replicas_as_were_asked_for(

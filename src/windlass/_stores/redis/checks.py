@@ -10,35 +10,49 @@ from .connection.client import Client
 OLDEST = (7, 0)
 UNKNOWN = Promise(durability=Durability.VOLATILE, why="Redis; what it survives is known once it is connected")
 _SUPPORTED = "Redis 7.0, Valkey 7.2 or newer"
+_SETTINGS = ("maxmemory-policy", "appendfsync", "no-appendfsync-on-rewrite")
 _ORDER = (Durability.VOLATILE, Durability.RELAXED, Durability.DURABLE)
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """A server's settings as far as a store depends on them; None: it does not show its configuration."""
+    """A server's settings as far as a store depends on them; None: it does not show them."""
 
     name: str
     version: str
     role: str
     eviction: str | None
-    appendonly: str | None
+    appendonly: str
     appendfsync: str | None
+    syncs_on_rewrite: bool = True  # also while it rewrites the append-only file or takes a snapshot
     fails_over: bool = False  # a replica takes over by itself: behind Sentinels, or in a Cluster
     replicas: int = 0  # that have a write before it is acknowledged
 
     @property
     def promise(self) -> Promise:
         """What an acknowledged write survives."""
-        if self.appendonly is None:
-            return Promise(
-                durability=Durability.RELAXED,
-                why=f"{self.name} does not show its configuration; "
-                f"assumed: its append-only file is synced every second",
-            )
         if self.appendonly != "yes":
             return Promise(
                 durability=Durability.VOLATILE,
                 why=f"{self.name} keeps no append-only file (appendonly no): a crash of the server loses "
                 f"what is not in its last snapshot",
+            )
+        if self.appendfsync is None:
+            return Promise(
+                durability=Durability.RELAXED,
+                why=f"{self.name} does not show how often it syncs its append-only file; "
+                f"assumed: every second",
+            )
+        if self.appendfsync == "always" and not self.syncs_on_rewrite:
+            return Promise(
+                durability=Durability.RELAXED,
+                why=f"{self.name} does not sync its append-only file while it rewrites it "
+                f"(no-appendfsync-on-rewrite yes): a power failure at that time loses what was written since",
+            )
+        if self.appendfsync == "no":
+            return Promise(
+                durability=Durability.RELAXED,
+                why=f"{self.name} leaves it to the operating system when its append-only file is synced "
+                f"(appendfsync no): a power failure loses about half a minute",
             )
         if self.appendfsync == "always" and self.fails_over and not self.replicas:
             return Promise(
@@ -84,8 +98,9 @@ async def read_server(client: Client) -> Server:
     """Ask a server for its settings."""
     about = _lines(await client.call("INFO", "server"))
     role = _lines(await client.call("INFO", "replication"))
+    persistence = _lines(await client.call("INFO", "persistence"))
     try:
-        settings = await client.call("CONFIG GET", "maxmemory-policy", "appendonly", "appendfsync")
+        settings = await client.call("CONFIG GET", *_SETTINGS)
     except StoreUnavailable:
         raise
     except StoreError:  # Managed services hide it.
@@ -97,8 +112,9 @@ async def read_server(client: Client) -> Server:
         version=about.get("valkey_version") or about.get("redis_version", ""),
         role=role.get("role", "master"),
         eviction=known.get("maxmemory-policy"),
-        appendonly=known.get("appendonly"),
+        appendonly="yes" if persistence.get("aof_enabled") == "1" else "no",
         appendfsync=known.get("appendfsync"),
+        syncs_on_rewrite=known.get("no-appendfsync-on-rewrite") != "yes",
         fails_over=client.address.kind != "",
         replicas=client.address.replicas,
     )
@@ -117,10 +133,10 @@ def refuse(server: Server, wanted: Durability | None, address: str) -> None:
         raise StoreError(f"Redis at {address} is a replica; connect to the primary")
     promise = server.promise
     if wanted is not None and _ORDER.index(promise.durability) < _ORDER.index(wanted):
-        sync = "always" if wanted is Durability.DURABLE else "everysec"
+        sync = "always, no-appendfsync-on-rewrite no" if wanted is Durability.DURABLE else "everysec"
         raise StoreError(
             f"Redis at {address} is {promise.durability}, but durability={wanted} was asked for: "
-            f"{promise.why}; set appendonly yes and appendfsync {sync}"
+            f"{promise.why}; set appendonly yes, appendfsync {sync}"
         )
 
 

@@ -83,6 +83,19 @@ async def test_a_limit_of_more_queues_than_fit_one_command_is_stored_as_a_whole(
     assert peek("SCARD", keys.relayout) == 0
 
 
+async def test_tasks_of_many_tenants_move_to_their_new_places_together(
+    store: RedisStore, scripts_run: Callable[[], int]
+) -> None:
+    """Not tenant by tenant: with 100,000 of them that took a minute."""
+    await store.enqueue([a_task(queue="q", tenant=f"t{number}") for number in range(1_000)])
+    before = scripts_run()
+
+    await store.put(Limit(name="calls", by="tenant", running=1), OPERATOR)
+
+    assert scripts_run() - before < 50
+    assert len(await (await worker_on(store)).claim(9, "q")) == 9
+
+
 async def test_buckets_are_pruned_some_at_a_time(
     store: RedisStore, clock: ManualClock, peek: Peek, keys: Keys, scripts_run: Callable[[], int]
 ) -> None:

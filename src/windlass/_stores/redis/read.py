@@ -97,7 +97,7 @@ class Reader:
         """Yield the ids of all tasks that may match, in order, some at a time."""
         named = await self._named(where)
         if named is None:
-            groups = await self._sizes(where)
+            groups = await self._sizes(await self.groups(where))
             total = sum(groups.values())
             windows = FEW_WINDOWS if total <= MOST else None
             if total > WINDOW:  # The first page is often near: read all ids only if it is not.
@@ -130,9 +130,12 @@ class Reader:
             return [unpacked(one) for one in found]
         return None
 
-    async def _sizes(self, where: Filter) -> dict[Group, int]:
-        """Return the groups whose tasks may match, and how many tasks each has."""
-        groups = await self.groups(where)
+    async def ids_of(self, groups: Sequence[Group]) -> list[TaskId]:
+        """Return the ids of all tasks of groups, in no order; of tasks that move meanwhile, maybe not."""
+        return await self._of_groups(await self._sizes(groups))
+
+    async def _sizes(self, groups: Sequence[Group]) -> dict[Group, int]:
+        """Return how many tasks each group has."""
         numbers = await self._client.call_all([("ZCARD", self._key(group)) for group in groups])
         return dict(zip(groups, numbers, strict=True))
 

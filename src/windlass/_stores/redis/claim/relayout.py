@@ -1,12 +1,12 @@
 """Move ready tasks to other lanes, keys and ranks after a queue's settings or a limit have changed.
 
-A few hundred tasks per commit. Which queues are unfinished is kept in the store: if the process dies, the
-keeper starts again. Meanwhile claims serve outdated lanes and keys too, and check the limits of each task.
+Some tasks per commit, of any tenants. Which queues are unfinished is kept in the store: if the process dies,
+the keeper starts again. Meanwhile claims serve outdated lanes and keys too, and check each task.
 """
 
-from collections.abc import Iterable
 from functools import partial
 
+from ...._model.filter import Filter
 from ...._model.limit import Limit
 from ...._model.queue import QueueSettings
 from ...._model.state import State
@@ -16,7 +16,8 @@ from ...._policy.order.limits import Subject, permits_of
 from ...._policy.order.rank import changes_ranks
 from ...rules.usage import refilled
 from ..database import Database
-from ..keys import SEPARATOR, unpacked
+from ..keys import SEPARATOR
+from ..read import Reader
 from ..rows import instant
 from ..unit_of_work import UnitOfWork
 from .answers import read_bucket
@@ -24,7 +25,8 @@ from .answers import read_bucket
 RECOUNT = SEPARATOR
 """Marks, among the queues, that running tasks may lack the permits of a limit."""
 
-_AT_ONCE = 300
+_AT_ONCE = 200
+_GROUPS_AT_ONCE = 1_000
 
 
 def after_settings(
@@ -67,7 +69,7 @@ async def _refill(database: Database, unit: UnitOfWork, limit: Limit) -> None:
 
 async def ready_queues(database: Database) -> set[str]:
     """Return the queues that have, or had, ready tasks."""
-    return {_queue_of(database, key) for key in await _groups(database, State.READY)}
+    return {group.queue for group in await Reader(database).groups(Filter(states=(State.READY,)))}
 
 
 # -- step by step -----------------------------------------------------------------------------------
@@ -108,18 +110,17 @@ async def _count(unit: UnitOfWork, ids: list[TaskId]) -> None:
 
 async def running(database: Database) -> list[TaskId]:
     """Return the ids of all running tasks."""
-    groups = await _groups(database, State.RUNNING)
-    found = await database.client.call_all([("ZRANGE", key, 0, -1) for key in groups])
-    return [unpacked(one) for ids in found for one in ids]
+    reader = Reader(database)
+    return await reader.ids_of(await reader.groups(Filter(states=(State.RUNNING,))))
 
 
 async def _place_all(database: Database, queues: frozenset[str]) -> None:
     """Move all ready tasks of queues: by their groups, as claims take expired ones out of their places."""
-    for key in await _groups(database, State.READY):
-        if _queue_of(database, key) not in queues:
-            continue
-        found = [one async for one in database.client.scan("ZSCAN", key)]
-        for ids in _chunks(map(unpacked, found[::2])):
+    reader = Reader(database)
+    every = await reader.groups(Filter(states=(State.READY,)))
+    groups = [group for group in every if group.queue in queues]
+    for at in range(0, len(groups), _GROUPS_AT_ONCE):
+        for ids in _chunks(await reader.ids_of(groups[at : at + _GROUPS_AT_ONCE])):
             await database.transact(partial(_place_again, ids=ids))
 
 
@@ -129,17 +130,5 @@ async def _place_again(unit: UnitOfWork, ids: list[TaskId]) -> None:
             unit.place_again(task)
 
 
-async def _groups(database: Database, state: State) -> list[str]:
-    """Return the keys of the groups of a state."""
-    names = {*await database.client.members(database.keys.groups)}
-    first = f"{state.value}{SEPARATOR}"
-    return sorted(f"{database.keys.prefix}g:{name}" for name in names if name.startswith(first))
-
-
-def _queue_of(database: Database, group: str) -> str:
-    return group.removeprefix(f"{database.keys.prefix}g:").split(SEPARATOR)[1]
-
-
-def _chunks(ids: Iterable[TaskId]) -> list[list[TaskId]]:
-    every = list(ids)
-    return [every[at : at + _AT_ONCE] for at in range(0, len(every), _AT_ONCE)]
+def _chunks(ids: list[TaskId]) -> list[list[TaskId]]:
+    return [ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE)]

@@ -28,7 +28,7 @@ local function add(key, score, members)
     in_parts('ZADD', key, members)
 end
 
-local first, woken = 2, {}
+local first, woken, named, places = 2, {}, {}, {}
 for at = 6, 5 + 5 * kinds, 5 do
     local group, queue, place, rank, last = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], first + ARGV[at + 4] - 1
     local members, id = {}, #prefix + #'t:' + 1
@@ -37,15 +37,21 @@ for at = 6, 5 + 5 * kinds, 5 do
         members[2 * (task - first) + 2] = string.sub(KEYS[task], id)
     end
     in_parts('ZADD', prefix .. 'ids', members)
-    redis.call('SADD', prefix .. 'groups', 'ready\31' .. group)
+    named[#named + 1] = 'ready\31' .. group
     add(prefix .. 'g:ready\31' .. group, due, members)
     add(prefix .. 'r:' .. queue .. '\31' .. place, rank, members)
     if place ~= '' then
-        redis.call('ZADD', prefix .. 'l:' .. queue, '0', place)
+        local filled = places[queue] or {}
+        filled[#filled + 1], filled[#filled + 2] = '0', place
+        places[queue] = filled
     end
     if not woken[queue] then
         woken[queue] = redis.call('PUBLISH', prefix .. 'wakes', 'r' .. queue)
     end
     first = last + 1
+end
+in_parts('SADD', prefix .. 'groups', named)
+for queue, filled in pairs(places) do
+    in_parts('ZADD', prefix .. 'l:' .. queue, filled)
 end
 return {1, time}

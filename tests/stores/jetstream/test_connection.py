@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,14 @@ async def test_credentials_that_expire_are_used_again_once_they_are_valid(
     with pytest.raises(StoreUnavailable, match="cannot connect to NATS"):
         await store.count(Filter(), ())
 
+    async def enqueued() -> bool:
+        with suppress(StoreUnavailable):  # until the server has read its settings
+            await store.enqueue([a_task()])
+            return True
+        return False
+
     guarded.reload(PEOPLE % "one")
-    assert len(await store.enqueue([a_task()])) == 1
+    assert await eventually(enqueued, within=WITHIN)
     await store.close()
     owners.clear()
 

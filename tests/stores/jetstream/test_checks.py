@@ -1,5 +1,7 @@
 """Servers and streams that are unfit for a store are refused, with the reason."""
 
+import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from nats.js.api import ClusterInfo, PeerInfo, RetentionPolicy, StorageType, Str
 
 from tests.servers.nats import Nats
 from windlass._store.protocol import Durability, Severity
+from windlass._stores.jetstream import checks
 from windlass._stores.jetstream.address import parse
 from windlass._stores.jetstream.checks import Servers, copies_finding, prepare
 from windlass._stores.jetstream.client import connect
@@ -110,3 +113,24 @@ async def test_a_server_without_jetstream_is_reported_while_an_owner_waits_for_i
         finally:
             await client.close()
     assert ["no server with JetStream answers" in line for line in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(3600, r"\d+ s ahead of"), (-3600, r"\d+ s behind")])
+async def test_a_clock_that_differs_from_that_of_the_servers_is_reported(
+    url: str, ahead: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = parse(url)
+    client = await connect(address)
+    streams = client.jetstream()
+    try:
+        await prepare(client, address)
+        created = (await streams.stream_info(address.log_stream)).created
+        assert created is not None
+        monkeypatch.setattr(checks, "now", lambda: created + timedelta(seconds=ahead))
+        found = {one.subject: one.message for one in (await prepare(client, address)).findings()}
+    finally:
+        for stream in (address.log_stream, address.base_stream):
+            await streams.delete_stream(stream)
+        await client.close()
+
+    assert re.search(said, found["clock"])

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from contextlib import suppress
+from datetime import datetime
 from urllib.request import ProxyHandler, build_opener
 
 import msgspec
@@ -13,6 +14,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import ClusterInfo, PersistMode, RetentionPolicy, StorageType, StreamConfig
 
+from ..._clock import SystemClock
 from ..._store.protocol import Durability, Finding, Promise
 from ...errors import StoreError, StoreUnavailable
 from .. import findings
@@ -38,7 +40,9 @@ _HARMFUL = (
     "sources",
     "subject_transform",
 )
+_CLOCK_SECONDS = 10  # clocks may differ by this much, an answer that is late included
 _PRESENCE_SECONDS = 0.3  # for all that follow the log to answer
+now = SystemClock().now
 _open = build_opener(ProxyHandler({})).open  # A proxy of the environment is for other hosts.
 
 
@@ -50,6 +54,7 @@ class Servers(Struct, frozen=True, kw_only=True):
     max_payload: int
     synced: bool | None  # whether every server syncs before it acknowledges; None: they do not show it
     unseen: str = ""  # why not
+    clock_error: int = 0  # seconds by which the owner's clock is ahead of a server's; 0 if that is little
 
     @property
     def promise(self) -> Promise:
@@ -83,6 +88,8 @@ class Servers(Struct, frozen=True, kw_only=True):
                     "or give both of its streams three replicas (docs/jetstream.md)",
                 )
             )
+        if self.clock_error:
+            found.append(findings.warning("clock", _of_clock(self.clock_error)))
         report = findings.fine if self.promise.durability is Durability.DURABLE else findings.warning
         return [*found, report("durability", self.promise.why)]
 
@@ -104,12 +111,35 @@ async def prepare(client: Client, address: Address) -> Servers:
     base = await _stream(client, _base_config(address), address)
     replicas = min(log.num_replicas or 1, base.num_replicas or 1)
     synced, unseen = await asyncio.to_thread(_syncs, address, replicas)
+    clock_error = await _clock_error(client, address)
+    if clock_error:
+        logger.warning("%s", _of_clock(clock_error))
     return Servers(
         version=numbers,
         replicas=replicas,
         max_payload=client.max_payload,
         synced=synced,
         unseen=unseen,
+        clock_error=clock_error,
+    )
+
+
+async def _clock_error(client: Client, address: Address) -> int:
+    """Return the seconds by which the clock of this machine is ahead of a server's; 0 if that is little."""
+    with suppress(*TRANSIENT, ValueError, TypeError, KeyError):
+        info = f"$JS.API.STREAM.INFO.{address.log_stream}"
+        answer = await client.request(info, timeout=_MONITOR_SECONDS)
+        there = datetime.fromisoformat(json.loads(answer.data)["ts"][:19] + "+00:00")
+        seconds = round((now() - there).total_seconds())
+        return seconds if abs(seconds) > _CLOCK_SECONDS else 0
+    return 0
+
+
+def _of_clock(seconds: int) -> str:
+    differs = f"{abs(seconds)} s {'ahead of' if seconds > 0 else 'behind'}"
+    return (
+        f"the clock of the owner's machine is {differs} that of NATS: synchronise both, as all instants are "
+        f"those of the owner"
     )
 
 

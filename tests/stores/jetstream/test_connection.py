@@ -1,6 +1,7 @@
 """What NATS refuses: users whose credentials have expired, permissions that are missing, a full server."""
 
 import errno
+import json
 import logging
 import os
 import re
@@ -18,9 +19,10 @@ from windlass._model.filter import Filter
 from windlass._stores.jetstream import JetStreamStore, owner, stream
 from windlass._stores.jetstream.follower import Follower
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable
-from windlass.testing.conformance.steps import a_task
+from windlass.testing.conformance.steps import a_task, worker_on
 
 WITHIN = 40.0
+DOCS = Path(__file__).parents[3] / "docs" / "jetstream.md"
 
 PEOPLE = """
 authorization {
@@ -41,7 +43,7 @@ class Guarded(Nats):
         return super()._settings() + self.extra
 
     def reload(self, extra: str) -> None:
-        self.extra = extra
+        self.extra, self.loaded = extra, self.ask("varz")["config_load_time"]
         (self.home / "nats.conf").write_text(self._settings())
         os.kill(self.pid, signal.SIGHUP)
 
@@ -157,3 +159,35 @@ async def test_a_process_that_cannot_keep_a_copy_does_not_stand_by(
     assert "no process stands by" in (await found())["owner"]
     await store.close()
     owners.clear()
+
+
+def documented(who: str) -> str:
+    """The permissions that docs/jetstream.md says these need, as settings of a server for a store `shop`."""
+    (row,) = (line for line in DOCS.read_text().splitlines() if line.startswith(f"| {who} |"))
+    publish, subscribe = (re.findall(r"`([^`]+)`", cell) for cell in row.split("|")[2:4])
+    subjects = {"publish": publish, "subscribe": subscribe}
+    lists = (f"{verb}: {json.dumps(found)}" for verb, found in subjects.items())
+    return "{ " + ", ".join(lists).replace('"name.', '"shop.') + " }"
+
+
+async def test_the_documented_permissions_are_enough(
+    guarded: Guarded, owners: Owners, tmp_path: Path
+) -> None:
+    users = {"owner": documented("owners and standbys"), "user": documented("everyone else")}
+    lines = (f"{{ user: {name}, password: one, permissions: {rights} }}" for name, rights in users.items())
+    guarded.reload("authorization { users: [\n" + "\n".join(lines) + "\n] }\n")
+    await eventually(lambda: guarded.ask("varz").get("config_load_time") != guarded.loaded, within=WITHIN)
+    first = owners.start(guarded.url_of("owner:one"), tmp_path)
+    second = owners.stand_by(guarded.url_of("owner:one"), tmp_path)
+    store = JetStreamStore.from_url(guarded.url_of("user:one"))
+    listening = store.wakes(["default"])
+    await anext(listening)
+    await store.enqueue([a_task()])
+    assert await anext(listening)
+    owners.stop(first)
+
+    worker = await worker_on(store)
+    assert len(await worker.claim(1)) == 1
+    assert second.owns.is_set()
+    await listening.aclose()
+    await store.close()

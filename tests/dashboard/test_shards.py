@@ -38,6 +38,7 @@ def test_pages_show_the_other_shards_and_name_the_missing_one(
 
     pages = {path: visitor.shows(path, MISSING) for path in ("", "queues", "tasks", "health")}
     listed = httpx.get(f"{visitor.url}../tasks", timeout=30)
+    ready = httpx.get(f"{visitor.url}../readyz", timeout=30)  # or no server would be used any more
     one = visitor.text(f"tasks/{tasks['b']}", 503)
     other = visitor.text(f"tasks/{tasks['a']}")
 
@@ -45,5 +46,6 @@ def test_pages_show_the_other_shards_and_name_the_missing_one(
     assert "on-b" not in pages["tasks"]
     assert "on-c" in pages["queues"]
     assert (listed.status_code, listed.json()["detail"]) == (503, "shard b of the store failed; retry")
+    assert ready.status_code == 200
     assert "hard b of the store failed" in one
     assert "hello" in other

@@ -1,14 +1,17 @@
 """The work of one script is bounded, and nothing that is missing holds up the rest."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.stores.redis.conftest import Peek
 from windlass._model.limit import Limit
-from windlass._model.queue import Retention
+from windlass._model.queue import Fairness, Level, QueueSettings, Retention
 from windlass._stores.redis import RedisStore
+from windlass._stores.redis.connection.link import Link
 from windlass._stores.redis.keys import Keys
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
@@ -94,6 +97,39 @@ async def test_tasks_of_many_tenants_move_to_their_new_places_together(
 
     assert scripts_run() - before < 50
     assert len(await (await worker_on(store)).claim(9, "q")) == 9
+
+
+async def test_a_claim_of_a_level_looks_at_some_tasks_of_each_tenant(
+    store: RedisStore, scripts_run: Callable[[], int]
+) -> None:
+    await store.put(QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN), OPERATOR)
+    for tenant in range(6):
+        await store.enqueue([a_task(queue="q", tenant=f"t{tenant}") for _ in range(1_000)])
+    urgent = a_task(queue="q", tenant="t5", priority=9)
+    await store.enqueue([urgent])
+    worker = await worker_on(store)
+    before = scripts_run()
+
+    claimed = await store.claim(replace(worker.next_claim(5, "q"), level=Level.HIGH))
+
+    assert [one.task.id for one in claimed] == [urgent.id]
+    assert scripts_run() - before < 20
+
+
+async def test_a_random_claim_takes_few_round_trips_for_many_tenants(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put(QueueSettings(name="q", fairness=Fairness.RANDOM), OPERATOR)
+    await store.enqueue([a_task(queue="q", tenant=f"t{tenant}") for tenant in range(300)])
+    worker, requests, request = await worker_on(store), list[int](), Link.request
+
+    async def noted(link: Link, commands: Sequence[Any]) -> Any:
+        requests.append(len(commands))
+        return await request(link, commands)
+
+    monkeypatch.setattr(Link, "request", noted)
+    assert len(await worker.claim(5, "q")) == 5
+    assert len(requests) < 20
 
 
 async def test_buckets_are_pruned_some_at_a_time(

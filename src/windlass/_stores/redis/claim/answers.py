@@ -1,5 +1,7 @@
 """Answers the claim planner's questions. They are advice: the script that leases checks them again."""
 
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -17,7 +19,7 @@ from ..keys import NO_PLACE, Keys, lane_and_key, packed, place_of, unpacked
 from ..rows import Stored, moment, read_task
 
 EXAMINED = 2_000
-"""Ready tasks of a place that are looked at for those of a level, or behind expired ones."""
+"""Ready tasks that are looked at: of a queue for those of a level, of a place behind expired ones."""
 
 _WINDOW = 200
 _MAX_SUBJECTS = 10_000
@@ -153,15 +155,16 @@ class Answers:
         return ("ZRANGEBYLEX", self._keys.places(queue), start, end, "LIMIT", 0, limit)
 
     async def _sizes(self, queue: str, lanes: Sequence[str]) -> dict[str, int]:
-        sizes: dict[str, int] = {}
-        for lane in lanes:
-            places = await self._places(queue, f"[{lane}\x00", f"({lane}\x01", KEYS_AT_ONCE)
-            if lane == "":
-                places.append(NO_PLACE)
-            cards = await self._client.call_all([("ZCARD", self._keys.ready(queue, one)) for one in places])
-            if number := min(sum(cards), MAX_SIZE):
-                sizes[lane] = number
-        return sizes
+        found = await self._client.call_all(
+            [self._range(queue, f"[{lane}\x00", f"({lane}\x01", KEYS_AT_ONCE) for lane in lanes]
+        )
+        places = [(lane, one.decode()) for lane, some in zip(lanes, found, strict=True) for one in some]
+        places += [("", NO_PLACE)] if "" in lanes else []
+        cards = await self._client.call_all([("ZCARD", self._keys.ready(queue, one)) for _, one in places])
+        sizes: Counter[str] = Counter()
+        for (lane, _), number in zip(places, cards, strict=True):
+            sizes[lane] += number
+        return {lane: min(number, MAX_SIZE) for lane, number in sizes.items() if number}
 
     # -- keys ----------------------------------------------------------------------------------------
 
@@ -263,8 +266,9 @@ class Answers:
     async def _of_level(self, queue: str, level: Level, number: int) -> list[Head]:
         """Return the first tasks of a level in any place, of those that are looked at."""
         places = [NO_PLACE, *await self._places(queue, "-", "+", LANES_AT_ONCE)]
+        each = math.ceil(EXAMINED / len(places))
         rows = await self._client.call_all(
-            [("ZRANGE", self._keys.ready(queue, place), 0, EXAMINED - 1) for place in places]
+            [("ZRANGE", self._keys.ready(queue, place), 0, each - 1) for place in places]
         )
         where = {unpacked(one): place for place, ids in zip(places, rows, strict=True) for one in ids}
         heads = [

@@ -43,6 +43,7 @@ def test_messages_name_the_server_without_its_password() -> None:
         ("redis://host/shop", "database"),
         ("redis://app:pass#word@host", "%23"),
         ("redis://app:pass/word@host", "%2F"),
+        ("redis://app:1?password1@host", "%3F"),
         ("redis://host:port/0", "not valid"),
     ],
 )
@@ -51,3 +52,4 @@ def test_a_wrong_url_is_refused(url: str, word: str) -> None:
         parse(url)
 
     assert "pass" not in str(refusal.value).replace("password", "")
+    assert "word1" not in str(refusal.value)

@@ -52,7 +52,7 @@ def parse(url: str) -> Address:
         port = _PORTS.get(kind, 6379)
         found = tuple((one.hostname or "localhost", one.port or port) for one in hosts)
         path = unquote(parts.path.strip("/"))
-        if "@" not in parts.path and "#" not in url and "/" not in path:
+        if "@" not in parts.path + parts.query and "#" not in url and "/" not in path:
             user, _, password = login.partition(":")
             return Address(
                 kind=kind,

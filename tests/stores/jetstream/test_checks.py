@@ -134,3 +134,13 @@ async def test_a_clock_that_differs_from_that_of_the_servers_is_reported(
         await client.close()
 
     assert re.search(said, found["clock"])
+
+
+async def test_several_replicas_on_a_single_server_are_refused_at_once(url: str) -> None:
+    address = parse(url.replace("replicas=1", "replicas=3"))
+    client = await connect(address)
+    try:
+        with pytest.raises(StoreError, match=r"replicas=3 needs that many servers .* replicas=1 one server"):
+            await prepare(client, address)
+    finally:
+        await client.close()

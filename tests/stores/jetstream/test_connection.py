@@ -1,5 +1,6 @@
 """What NATS refuses: users whose credentials have expired, permissions that are missing, a full server."""
 
+import asyncio
 import errno
 import json
 import logging
@@ -190,4 +191,31 @@ async def test_the_documented_permissions_are_enough(
     assert len(await worker.claim(1)) == 1
     assert second.owns.is_set()
     await listening.aclose()
+
+
+async def test_a_server_without_tls_gets_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass._stores.jetstream.client.CONNECT_SECONDS", 3.0)
+    received: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576}\r\n')
+        received.append(await reader.read(1000))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    store = JetStreamStore.from_url(f"nats+tls://app:s3cret@127.0.0.1:{port}/shop")
+    with pytest.raises(StoreUnavailable, match="does not require TLS"):
+        await store.count(Filter(), ())
+    await store.close()
+    server.close()
+    await eventually(lambda: bool(received))
+    assert b"".join(received) == b""
+
+
+async def test_a_wrong_password_is_reported(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass._stores.jetstream.client.CONNECT_SECONDS", 3.0)
+    store = JetStreamStore.from_url(guarded.url_of("owner:wrong"))
+    with pytest.raises(StoreUnavailable, match=r"Authorization Violation.*; check user and password"):
+        await store.count(Filter(), ())
     await store.close()

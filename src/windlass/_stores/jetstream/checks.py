@@ -5,6 +5,7 @@ import json
 import logging
 from contextlib import suppress
 from datetime import datetime
+from typing import TypeGuard
 from urllib.request import ProxyHandler, build_opener
 
 import msgspec
@@ -29,6 +30,7 @@ _LEAST_PAYLOAD = 1 << 20
 _TRIES = 60
 _TRIES_UNTIL_WARNING = 3
 _PAUSE = 0.5
+_NOT_CLUSTERED = 10074  # several replicas on a single server, by the codes of errors of NATS
 _MONITOR_SECONDS = 2.0
 _LIMITS = ("max_msgs", "max_bytes", "max_age", "max_msg_size", "max_msgs_per_subject")
 _HARMFUL = (
@@ -178,13 +180,14 @@ async def _stream(client: Client, wanted: StreamConfig, address: Address) -> Str
                 config = (await stream.stream_info(wanted.name)).config
             except nats.js.errors.NotFoundError:
                 config = (await stream.add_stream(wanted)).config
-        except nats.js.errors.BadRequestError as error:
-            raise StoreError(
-                f"NATS at {address.display} refuses the stream {wanted.name}: {error.description}; a store "
-                f"with replicas={address.replicas} needs that many servers in a cluster with JetStream"
-            ) from error
         except TRANSIENT as error:
             problem = error
+            if _is_refusal(error):
+                raise StoreError(
+                    f"NATS at {address.display} refuses the stream {wanted.name}: {error.description}; a "
+                    f"store with replicas={address.replicas} needs that many servers in a cluster with "
+                    f"JetStream, and replicas=1 one server"
+                ) from error
             if number == _TRIES_UNTIL_WARNING:
                 logger.warning("%s; retrying", _not_served(wanted, address, problem))
             await asyncio.sleep(_PAUSE)
@@ -192,6 +195,12 @@ async def _stream(client: Client, wanted: StreamConfig, address: Address) -> Str
         _refuse_unfit(config, wanted)
         return config
     raise StoreUnavailable(_not_served(wanted, address, problem))
+
+
+def _is_refusal(error: BaseException) -> TypeGuard[nats.js.errors.APIError]:
+    """Whether the servers will never create the stream as it is wanted."""
+    is_single = isinstance(error, nats.js.errors.APIError) and error.err_code == _NOT_CLUSTERED
+    return is_single or isinstance(error, nats.js.errors.BadRequestError)
 
 
 def _not_served(wanted: StreamConfig, address: Address, problem: BaseException | None) -> str:

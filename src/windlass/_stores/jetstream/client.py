@@ -42,6 +42,20 @@ _NO_RESPONDERS = "503"
 Callback = Callable[[], Coroutine[Any, Any, None]]
 
 
+class _TlsClient(Client):
+    """Sends nothing to a server without TLS; nats-py goes on in plain text there, with the password."""
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:  # noqa: FBT001, FBT002  as nats-py has it
+        if initial_connection and not info.get("tls_required"):
+            raise nats.errors.Error("the server does not require TLS, which nats+tls:// asks for")
+        await super()._process_info(info, initial_connection)
+
+
+def new_client(address: Address) -> Client:
+    """Make a client, not connected yet."""
+    return _TlsClient() if address.tls else Client()
+
+
 async def connect(
     address: Address,
     *,
@@ -65,7 +79,7 @@ async def connect(
 
     if address.creds is not None:
         _check_creds(address.creds)
-    client = client or Client()
+    client = client or new_client(address)
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await client.connect(
@@ -86,9 +100,12 @@ async def connect(
         with suppress(*TRANSIENT):
             await client.close()
         why = seen[0] if seen else error
+        denied = "Authorization" in str(why)
+        hint = (
+            "check user and password" if denied else "is nats-server running there, with JetStream enabled?"
+        )
         raise StoreUnavailable(
-            f"cannot connect to NATS at {address.display}: {str(why) or repr(why)}; is nats-server running "
-            f"there, with JetStream enabled?"
+            f"cannot connect to NATS at {address.display}: {str(why) or repr(why)}; {hint}"
         ) from error
     return client
 
@@ -105,7 +122,7 @@ class Line:
     """The connection of one event loop, and the requests on it that wait for an answer."""
 
     def __init__(self, address: Address) -> None:
-        self.client = Client()
+        self.client = new_client(address)
         self.hub = WakeHub(self.client, address)
         self._address = address
         self._is_closing = False

@@ -191,10 +191,10 @@ async def test_the_documented_permissions_are_enough(
     assert len(await worker.claim(1)) == 1
     assert second.owns.is_set()
     await listening.aclose()
+    await store.close()
 
 
-async def test_a_server_without_tls_gets_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass._stores.jetstream.client.CONNECT_SECONDS", 3.0)
+async def test_a_server_without_tls_gets_no_password() -> None:
     received: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -213,8 +213,7 @@ async def test_a_server_without_tls_gets_no_password(monkeypatch: pytest.MonkeyP
     assert b"".join(received) == b""
 
 
-async def test_a_wrong_password_is_reported(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass._stores.jetstream.client.CONNECT_SECONDS", 3.0)
+async def test_a_wrong_password_is_reported(guarded: Guarded) -> None:
     store = JetStreamStore.from_url(guarded.url_of("owner:wrong"))
     with pytest.raises(StoreUnavailable, match=r"Authorization Violation.*; check user and password"):
         await store.count(Filter(), ())

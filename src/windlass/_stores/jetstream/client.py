@@ -42,12 +42,16 @@ _NO_RESPONDERS = "503"
 Callback = Callable[[], Coroutine[Any, Any, None]]
 
 
+class _NoTlsError(nats.errors.Error):
+    """The server goes on without TLS."""
+
+
 class _TlsClient(Client):
     """Sends nothing to a server without TLS; nats-py goes on in plain text there, with the password."""
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:  # noqa: FBT001, FBT002  as nats-py has it
         if initial_connection and not info.get("tls_required"):
-            raise nats.errors.Error("the server does not require TLS, which nats+tls:// asks for")
+            raise _NoTlsError("the server does not require TLS, which nats+tls:// asks for")
         await super()._process_info(info, initial_connection)
 
 
@@ -70,12 +74,15 @@ async def connect(
     good, as when credentials expire, and after `close`; `failed` when a server refuses something.
     """
     seen: list[Exception] = []
+    is_connecting = True
 
     async def note(error: Exception) -> None:
         """Keep the last error: what matters is raised to the caller, or noticed by its deadline."""
         seen[:] = [error]
         if failed is not None:
             failed(error)
+        if is_connecting and _is_refusal(error):
+            raise error
 
     if address.creds is not None:
         _check_creds(address.creds)
@@ -101,13 +108,17 @@ async def connect(
             await client.close()
         why = seen[0] if seen else error
         denied = "Authorization" in str(why)
-        hint = (
-            "check user and password" if denied else "is nats-server running there, with JetStream enabled?"
-        )
+        hint = "check user and password" if denied else "is nats-server running there, with JetStream on?"
         raise StoreUnavailable(
             f"cannot connect to NATS at {address.display}: {str(why) or repr(why)}; {hint}"
         ) from error
+    is_connecting = False
     return client
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a server answers, but not as it should: to ask it again for ten seconds is of no use."""
+    return isinstance(error, _NoTlsError) or "Authorization" in str(error)
 
 
 def _check_creds(path: str) -> None:

@@ -29,6 +29,7 @@ async def test_a_function_gets_and_returns_json_and_bytes() -> None:
         ("eat", "more than 300 MiB of memory"),
         ("crash", "SIGSEGV"),
         ("flood", "larger than 1,000,000 bytes"),
+        ("flood_at_once", "larger than 1,000,000 bytes"),
         ("leave", "status 3"),
         ("lie", "sent no result"),
     ],

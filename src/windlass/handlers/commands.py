@@ -16,6 +16,7 @@ from ..errors import InvalidOption
 from ..signals import Fatal
 from ..tasktype import TaskType
 from .responses import noted_text
+from .sandbox import ended
 from .settings import HandlerSettings
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class _Runner:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # also what it has started
-            await child.wait()
+            await ended(child)
 
     async def _read(self, stream: asyncio.StreamReader) -> bytes:
         received = bytearray()

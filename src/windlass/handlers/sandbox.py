@@ -84,7 +84,7 @@ async def _run(request: bytes, bounds: Bounds) -> tuple[Any, list[bytes]]:
         if child.returncode is None:
             with suppress(ProcessLookupError):
                 child.kill()
-            await child.wait()
+            await ended(child)
     if status != 0:
         raise SandboxError(_why(status, bounds))
     try:
@@ -110,6 +110,16 @@ async def _exchanged(child: asyncio.subprocess.Process, sent: bytes, most: int) 
         if len(received) > most + _MAX_NOTE:
             raise SandboxError(f"the result is larger than {most:,} bytes")
     return bytes(received)
+
+
+async def ended(child: asyncio.subprocess.Process) -> None:
+    """Wait for a process that was killed.
+
+    On Python 3.11 `wait` waits for the end of its pipes as well. That never comes if more is left in one than
+    asyncio buffers, so they are closed.
+    """
+    child._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001  there is no other way
+    await child.wait()
 
 
 def _why(status: int, bounds: Bounds) -> str:

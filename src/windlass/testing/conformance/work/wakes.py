@@ -17,7 +17,7 @@ NUDGE_SECONDS = 0.2
 async def wakes_up(
     listening: Store, wake: Wake, cause: Callable[[], Awaitable[object]], queue: str = "q"
 ) -> bool:
-    """Whether a listener receives such a wake before the deadline.
+    """Whether a listener receives such wakes before the deadline: two, as the first may be that of its start.
 
     Wakes may be lost while the listener is still connecting, so the cause is repeated.
     """
@@ -39,9 +39,11 @@ async def wakes_up(
 
 async def _receive(store: Store, wanted: Wake, queue: str) -> bool:
     wakes = store.wakes([queue] if wanted is Wake.READY else [])
+    received = 0
     try:
         async for wake in wakes:
-            if wake is wanted:
+            received += wake is wanted
+            if received == 2:
                 return True
     finally:
         await wakes.aclose()  # type: ignore[attr-defined]  # a generator in every store we know

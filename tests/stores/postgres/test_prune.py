@@ -12,6 +12,7 @@ from windlass._model.queue import QueueSettings, Retention
 from windlass._model.state import ENDED
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.connection.address import parse
+from windlass._stores.postgres.script import Query
 from windlass._stores.postgres.upkeep import partitions
 from windlass._stores.postgres.upkeep.prune import KeepRule, keep_rules
 from windlass._stores.rules.retention import RetentionRules
@@ -111,3 +112,40 @@ async def test_a_day_is_kept_while_it_may_hold_a_task_that_its_type_keeps(
     clock.advance(62 * DAY)
     assert (await store.prune(Retention(), 10)).number == 1
     assert day not in await partitions.existing(store.connections)
+
+
+async def test_tasks_in_the_default_partition_are_pruned_although_it_is_never_dropped(
+    store: PostgresStore, clock: ManualClock
+) -> None:
+    clock.advance(-30 * DAY)  # A day without a partition, as after days without a keeper.
+    worker = await worker_on(store, lease_for=400 * DAY)
+    for _ in range(3):
+        await enqueue_and_settle(store, worker, complete)
+    assert await rows_in(store, partitions.REST) == 3
+
+    clock.advance(7 * DAY)
+    assert (await store.prune(Retention(), 10)).number == 0
+    clock.advance(1)
+    assert (await store.prune(Retention(completed=None), 10)).number == 0
+    assert [(await store.prune(Retention(), 2)).number for _ in range(3)] == [2, 1, 0]
+    assert await rows_in(store, partitions.REST) == 0
+
+
+async def test_a_day_that_is_kept_longer_from_now_on_is_scanned_from_its_beginning(
+    store: PostgresStore, clock: ManualClock
+) -> None:
+    """How far the default partition was pruned says nothing about the days."""
+    await store.prune(Retention(), 10)  # creates the days around now
+    await enqueue_and_settle(store, await worker_on(store, lease_for=400 * DAY), complete)
+    clock.advance(7 * DAY + timedelta(hours=3))
+    assert (await store.prune(Retention(), 10)).number == 0  # Its day is not over yet.
+    clock.advance(1)
+
+    await store.put(DeclaredType(name="other", retention=Retention(completed=90 * DAY)))
+    assert (await store.prune(Retention(), 10)).number == 1
+
+
+async def rows_in(store: PostgresStore, table: str) -> int:
+    schema = store.connections.address.schema
+    ((number,),) = await store.connections.fetch(Query("", sql=f"SELECT count(*) FROM {schema}.{table}"))
+    return int(number)

@@ -1,8 +1,8 @@
 """Prune: delete ended tasks and expired keys that retention no longer covers.
 
 Daily partitions of the history are dropped whole as far as possible, which costs nothing and leaves nothing
-to vacuum. Row by row go dead tasks, and tasks that are kept for much shorter than the history's longest
-retention.
+to vacuum. Row by row go dead tasks, tasks that are kept for much shorter than the history's longest
+retention, and those in the default partition, which is never dropped.
 """
 
 from collections import Counter
@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...._model.options import DeclaredType
 from ...._model.queue import Retention
@@ -27,6 +28,7 @@ from ..queue_layout import Environment, read_settings
 from ..rows import HISTORY
 from ..rule_player import delete_dead, run
 from ..script import Query, Script, fetch, value
+from ..statements import statement
 from ..unit_of_work import UnitOfWork
 from . import partitions
 
@@ -43,7 +45,8 @@ _read_type = reader(DeclaredType)
 class KeepRule(Struct, frozen=True):
     """How long ended tasks are kept (None: for ever).
 
-    Those of these queues, or of all others; and of these types, or of all others.
+    Those of these queues, or of all others; and of these types, or of all others. `table`: where rows of the
+    history are deleted one by one; the others go with their day.
     """
 
     state: State
@@ -52,6 +55,7 @@ class KeepRule(Struct, frozen=True):
     in_queues: bool = False
     types: tuple[str, ...] = ()
     in_types: bool = False
+    table: str = "history"
 
 
 class PrunedRows(Struct, frozen=True):
@@ -82,15 +86,18 @@ class Pruner:
         settings = readable(read_settings, (row[0] for row in queues))
         declared = await database.fetch(Query("all_records", (_TYPES,)))
         types = readable(_read_type, (row[0] for row in declared))
-        rules = keep_rules(RetentionRules(default, settings, types))
-        longest = _longest(rules)
+        kept = keep_rules(RetentionRules(default, settings, types))
+        longest = _longest(kept)
+        rules = [
+            rule if _goes_by_row(rule, longest) else replace(rule, table=partitions.REST) for rule in kept
+        ]
         self._step_back(rules, now)
         archive = await _archive(database)
         numbers = await _drop_days(database, now, longest, archive)
         transitions: list[TaskTransition] = []
         for rule in rules:
             room = limit - numbers.total()
-            if room > 0 and _goes_by_row(rule, longest):
+            if room > 0 and rule.keep_for is not None:
                 since = self._horizons.get(rule, _EPOCH)
                 prune = partial(_prune_rows, database.env, rule, archive, now, room, since)
                 done = await database.play(prune)
@@ -149,8 +156,8 @@ def _longest(rules: Sequence[KeepRule]) -> timedelta | None:
 
 def _goes_by_row(rule: KeepRule, longest: timedelta | None) -> bool:
     """Whether tasks are deleted row by row and not with their day."""
-    if rule.keep_for is None or rule.state is State.DEAD or longest is None:
-        return rule.keep_for is not None
+    if rule.state is State.DEAD or longest is None or rule.keep_for is None:
+        return True
     return rule.keep_for < 2 * _DAY or rule.keep_for + 2 * _DAY < longest
 
 
@@ -197,7 +204,8 @@ def _prune_rows(
         rows = yield from fetch("expired_dead", *parameters)
     else:
         yield from fetch("allow_scans")
-        rows = yield from fetch("expired", *parameters)
+        expired = statement("expired", env.schema, table=rule.table)
+        rows = yield Query("expired", parameters, expired)
     ids, queues = [row[0] for row in rows], [row[1] for row in rows]
     transitions: Sequence[TaskTransition] = ()
     if ids and rule.state is State.DEAD:

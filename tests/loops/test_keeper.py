@@ -26,7 +26,7 @@ from windlass._keeper import keeper as keeper_module
 from windlass._keeper.keeper import Keeper, cancel_expired
 from windlass._model.task import Error
 from windlass._stores.memory import MemoryStore
-from windlass.testing.clock import ManualClock
+from windlass.testing.clock import START, ManualClock
 from windlass.testing.conformance.steps import a_task, bury, settle_now, worker_on
 from windlass.testing.faults import Fault, FaultyStore, Hold
 
@@ -476,7 +476,7 @@ async def test_a_backlog_of_expired_tasks_is_cancelled_in_batches(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeper_module, "EXPIRE_BATCH", 3)
-    await app.store.enqueue([a_task(expires_in=timedelta(0)) for _ in range(10)])
+    await app.store.enqueue([a_task(expires_at=START) for _ in range(10)])
 
     await cancel_expired(app.store)
 

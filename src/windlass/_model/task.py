@@ -96,8 +96,8 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
 
     `run_at` and `delay` exclude each other; with neither, the task is due at once. Stores refuse a `run_at`
     before 1970 and one, or a delay, of more than ten years from now. `expires_at` and `expires_in` exclude
-    each other too and are bounded alike; the latter counts from the enqueue, or from when the task is due
-    if that is later.
+    each other too and are bounded alike; the latter is more than 0, and counts from the enqueue, or from when
+    the task is due if that is later.
     """
 
     id: TaskId
@@ -206,6 +206,11 @@ class Task(Struct, Documented, frozen=True, gc=False):
 def rank_of(run_at: datetime, boost: int) -> int:
     """Milliseconds from 1970 to `run_at`, rounded down, minus the boost."""
     return (run_at - EARLIEST) // _MILLISECOND - boost
+
+
+def is_expiry(duration: timedelta) -> bool:
+    """Whether a task may expire this long after it is due. After no time at all it could never start."""
+    return timedelta(0) < duration <= MAX_DELAY
 
 
 def expiry_of(new: NewTask, run_at: datetime, now: datetime) -> datetime | None:

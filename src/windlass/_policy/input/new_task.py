@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from ..._model.options import Defaults, Options, Unique
-from ..._model.task import MAX_ATTEMPTS, NewTask, Predecessor, Task, TaskId
+from ..._model.task import MAX_ATTEMPTS, NewTask, Predecessor, Task, TaskId, is_expiry
 from ...errors import InvalidOption
 from ..order.priority import parse_priority
 from ..other_queues import check_known
@@ -231,7 +231,7 @@ def checked_steps(value: Any, what: str) -> tuple[Step, ...]:
 def checked_timeout(value: timedelta | float | str | None) -> timedelta | None:
     """Check the time that an attempt may run; None is no timeout."""
     found = _optional(value, "timeout")
-    if found is not None and not found:
+    if found is not None and not is_expiry(found):
         raise InvalidOption("timeout must be greater than 0; use None for no timeout")
     return found
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from ..._model.state import State
-from ..._model.task import EARLIEST, MAX_DELAY, RESERVED, Enqueued, NewTask, Task, TaskId
+from ..._model.task import EARLIEST, MAX_DELAY, RESERVED, Enqueued, NewTask, Task, TaskId, is_expiry
 from . import cancellation, questions, refusals
 from .questions import Changes, NewKey, Rule
 from .successors import cancel_pending
@@ -17,7 +17,7 @@ _AT_ONCE = timedelta(0)
 def check_due(batch: Sequence[NewTask], now: datetime) -> None:
     """Raise InvalidOption for a task that is due before 1970 or more than ten years from now.
 
-    Likewise for one that expires more than ten years after it could be due, or before it is due.
+    Likewise for one that expires more than ten years after it could be due, or no later than it is due.
     """
     for new in batch:
         if new.run_at is not None and not EARLIEST <= new.run_at <= now + MAX_DELAY:
@@ -29,8 +29,8 @@ def check_due(batch: Sequence[NewTask], now: datetime) -> None:
 
 
 def _check_expiry(new: NewTask, now: datetime) -> None:
-    if new.expires_in is not None and not _AT_ONCE <= new.expires_in <= MAX_DELAY:
-        raise refusals.expiry_out_of_range(str(new.expires_in))
+    if new.expires_in is not None and not is_expiry(new.expires_in):
+        raise refusals.expires_in_out_of_range(new.expires_in)
     if new.expires_at is None:
         return
     if not EARLIEST <= new.expires_at <= now + 2 * MAX_DELAY:

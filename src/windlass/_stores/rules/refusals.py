@@ -42,6 +42,10 @@ def delay_out_of_range(delay: timedelta) -> InvalidOption:
     return InvalidOption(f"delay must be from 0 to ten years, got {delay}")
 
 
+def expires_in_out_of_range(expires: timedelta) -> InvalidOption:
+    return InvalidOption(f"expires must be more than 0 and at most ten years, got {expires}")
+
+
 def expiry_out_of_range(expires: str) -> InvalidOption:
     return InvalidOption(f"expires must be within ten years of when the task is due, got {expires}")
 

@@ -197,6 +197,8 @@ class TestExpire(ExpiryTest):
     @pytest.mark.parametrize(
         "fields",
         [
+            {"expires_in": timedelta(0)},
+            {"expires_in": timedelta(0), "delay": HOUR},
             {"expires_in": timedelta(seconds=-1)},
             {"expires_in": timedelta(days=3661)},
             {"expires_at": datetime(1969, 12, 31, tzinfo=UTC)},
@@ -212,6 +214,15 @@ class TestExpire(ExpiryTest):
             await self.store.enqueue([a_task(**fields)])
         async with self.refused(InvalidOption):
             await self.store.enqueue([a_task(), a_task(idempotency_key="k", **fields)])
+
+    async def test_a_successor_cannot_expire_at_once(self, worker: ManualWorker) -> None:
+        held = await self.enqueue_and_claim(worker)
+        successor = a_task(expires_in=timedelta(0))
+
+        async with self.refused(InvalidOption):
+            await self.settle_now(complete(held, None, successor))
+
+        await self.settle_now(complete(held))
 
     async def test_many_at_once_keep_their_expiry(self) -> None:
         """A store may have another way to write many tasks."""

@@ -55,6 +55,7 @@ endings = st.sampled_from(
     ]
 )
 seconds = st.sampled_from([0, 0.0004, 1, 3, 10, 60])
+MICROSECOND = timedelta(microseconds=1)
 delays = st.sampled_from([None, timedelta(0), timedelta(seconds=1), timedelta(seconds=5)])
 new_tasks = st.fixed_dictionaries(
     {"queue": st.sampled_from(QUEUES), "priority": st.sampled_from([0, 0, 2, -2])},
@@ -62,7 +63,9 @@ new_tasks = st.fixed_dictionaries(
         "type": st.sampled_from(["x", "y"]),
         "tenant": st.sampled_from(["", "t"]),
         "delay": delays,
-        "expires_in": st.sampled_from([timedelta(0), timedelta(seconds=1), timedelta(seconds=8)]),
+        "expires_in": st.sampled_from(
+            [timedelta(microseconds=1), timedelta(seconds=1), timedelta(seconds=8)]
+        ),
         "idempotency_key": st.sampled_from(["k1", "k2"]),
         "idempotency_digest": st.sampled_from(["", "other"]),
         "idempotency_for": st.sampled_from([None, timedelta(seconds=20)]),

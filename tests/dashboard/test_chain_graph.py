@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +88,15 @@ def test_a_large_group_is_cut_and_says_so() -> None:
     assert not chain_graph(tasks[:3]).cut
 
 
+@pytest.mark.parametrize("nodes", ["a", "ab", "abc"])
+def test_damaged_tasks_that_all_follow_each_other_are_drawn(nodes: str) -> None:
+    loop = frozenset(zip(nodes, nodes[1:] + nodes[0], strict=True))
+    graph = Graph(nodes={id: Node(id=id, type="t", state="ready") for id in nodes}, edges=loop)
+
+    assert sorted(id for row in layers_of(graph) for id in row) == [*nodes]
+    assert draw_graph(graph, "../").count("<a href=") == len(nodes)
+
+
 NODES = st.sampled_from("abcdefghij")
 
 
@@ -98,7 +108,7 @@ def test_every_node_has_one_place_behind_all_that_it_follows(pairs: set[tuple[st
     place = {id: number for number, row in enumerate(rows) for id in row}
     assert sorted(id for row in rows for id in row) == sorted(nodes)
     assert all(place[one] < place[other] for one, other in forward)
-    # Damaged records may name each other: they are drawn all the same.
+    # Damaged records may follow each other: they are drawn all the same.
     drawn = draw_graph(Graph(nodes=nodes, edges=frozenset(pairs)), "../", "a")
     assert drawn.count("<a href=") == len(nodes)
     assert not re.search("<script>", drawn)

@@ -63,7 +63,10 @@ def chain_graph(tasks: Sequence[TaskDocument], *, cut: bool = False) -> Graph:
 
 
 def layers_of(graph: Graph) -> Sequence[Sequence[str]]:
-    """Return the ids of nodes in layers: each node behind all that it follows, near those it follows."""
+    """Return the ids of nodes in layers: each node behind all that it follows, near those it follows.
+
+    Damaged records may follow each other; such a loop begins in the first layer, or behind what it follows.
+    """
     followers, missing = defaultdict(list), dict.fromkeys(graph.nodes, 0)
     for one, other in sorted(graph.edges):
         followers[one].append(other)
@@ -76,7 +79,7 @@ def layers_of(graph: Graph) -> Sequence[Sequence[str]]:
             missing[other] -= 1
             if not missing[other]:
                 waiting.append(other)
-    rows: list[list[str]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+    rows: list[list[str]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
     for id in graph.nodes:
         rows[layer.get(id, 0)].append(id)
     before = defaultdict(list)

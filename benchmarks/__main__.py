@@ -22,6 +22,7 @@ from benchmarks.parts import (
     loop,
     pickup,
     postgres,
+    queues,
     rates,
     stripes,
 )
@@ -29,7 +30,7 @@ from benchmarks.parts.jetstream import failover as jetstream_failover
 from benchmarks.parts.jetstream import recovery as jetstream_recovery
 from benchmarks.parts.jetstream import speed as jetstream_speed
 from benchmarks.parts.jetstream import stores as jetstream_stores
-from benchmarks.parts.plan import Plan, quick
+from benchmarks.parts.plan import Plan, QueueSizes, quick
 from benchmarks.parts.redis import fairness as redis_fairness
 from benchmarks.parts.redis import growth as redis_growth
 from benchmarks.parts.redis import memory as redis_memory
@@ -65,6 +66,7 @@ PARTS = SQLITE | {
     "fairness": fairness.measure,
     "beside": beside.measure,
     "crowd": crowd.measure,
+    "queues": queues.measure,
     "http": http.measure,
     "dashboard": dashboard.measure,
     "handlers": handlers.measure,
@@ -103,6 +105,11 @@ def _plan(folder: Path, asked: argparse.Namespace) -> Plan:
         rounds=asked.rounds or plan.rounds,
         on_postgres=plan.on_postgres.scaled(asked.scale),
         crowd=replace(plan.crowd, workers=tuple(asked.workers) or plan.crowd.workers, store=asked.store),
+        queues=replace(
+            plan.queues,
+            number=asked.queues or plan.queues.number,
+            stores=tuple(asked.on) or plan.queues.stores,
+        ),
         version=asked.version,
         without=tuple(asked.without),
     )
@@ -138,6 +145,16 @@ def _asked() -> argparse.Namespace:
     )
     parser.add_argument(
         "--store", metavar="URL", help="store of the part crowd  [default: a new one on Postgres]"
+    )
+    parser.add_argument(
+        "--queues", type=int, metavar="N", help="number of queues of the part queues  [default: 5,000]"
+    )
+    parser.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        choices=QueueSizes().stores,
+        help="a store of the part queues (repeatable)  [default: each of these]",
     )
     parser.add_argument("--growth", action="store_true", help="add the growth runs on Postgres (long)")
     parser.add_argument(

@@ -43,6 +43,18 @@ class CrowdSizes:
 
 
 @dataclass(frozen=True)
+class QueueSizes:
+    """How many queues, and what is in them."""
+
+    stores: tuple[str, ...] = ("sqlite", "postgres", "redis", "nats")
+    number: int = 5_000
+    tasks: int = 1  # in each queue
+    woken: int = 20  # tasks enqueued one by one
+    gap: float = 0.1  # seconds between two of them
+    limit: float = 60.0  # seconds after which a drain is stopped
+
+
+@dataclass(frozen=True)
 class Plan:
     """The parameters of every part. `rounds` is how often each variant of a part is run, in turn."""
 
@@ -61,6 +73,7 @@ class Plan:
     aged: int = 100_000  # tasks between two samples of the worker's memory
     on_postgres: Sizes = field(default_factory=Sizes)
     crowd: CrowdSizes = field(default_factory=CrowdSizes)
+    queues: QueueSizes = field(default_factory=QueueSizes)
     version: int | None = None  # major version of Postgres; None: the newest available
     without: tuple[str, ...] = ()  # peers on Postgres to leave out
 
@@ -98,6 +111,7 @@ def quick(folder: Path) -> Plan:
             beats=100,
             beats_at_once=10,
         ),
+        queues=QueueSizes(number=100, woken=3, gap=0.05, limit=10.0),
     )
 
 

@@ -105,13 +105,13 @@ async def test_busy_queues_take_turns_until_they_are_short(store: MemoryStore) -
 
     await queues.find()
 
-    turns = [queues.next() for _ in range(6)]
+    turns = [queues.next(1) for _ in range(6)]
     assert sorted(turns[:3]) == [("a",), ("b",), ("c",)]
     assert turns[3:] == turns[:3]
     assert queues.note_claim(("a",), (), is_short=True)
-    assert {queues.next() for _ in range(4)} == {("b",), ("c",)}
+    assert {queues.next(1) for _ in range(4)} == {("b",), ("c",)}
     assert queues.note_claim(("b", "c"), (), is_short=True) is False
-    assert set(queues.next()) == {"a", "b", "c"}  # One claim looks at all of them.
+    assert set(queues.next(1)) == {"a", "b", "c"}  # One claim looks at all of them.
 
 
 async def test_after_a_wake_all_queues_are_looked_at_once(store: MemoryStore) -> None:
@@ -121,8 +121,8 @@ async def test_after_a_wake_all_queues_are_looked_at_once(store: MemoryStore) ->
 
     queues.wake()
 
-    assert set(queues.next()) == {"a", "b"}
-    assert len(queues.next()) == 1
+    assert set(queues.next(1)) == {"a", "b"}
+    assert len(queues.next(1)) == 1
 
 
 async def test_queues_of_a_full_claim_are_busy(store: MemoryStore) -> None:
@@ -131,7 +131,7 @@ async def test_queues_of_a_full_claim_are_busy(store: MemoryStore) -> None:
 
     assert queues.note_claim(("a", "b"), claimed, is_short=False)
 
-    assert {queues.next(), queues.next()} == {("a",), ("b",)}
+    assert {queues.next(1), queues.next(1)} == {("a",), ("b",)}
 
 
 async def test_given_queues_are_claimed_from_together(store: MemoryStore) -> None:
@@ -139,5 +139,54 @@ async def test_given_queues_are_claimed_from_together(store: MemoryStore) -> Non
     claimed = await claimed_from(store, "a", "b")
 
     assert queues.note_claim(("a", "b"), claimed, is_short=False)
-    assert queues.next() == ("a", "b")
+    assert queues.next(10) == ("a", "b")
     assert not queues.note_claim(("a", "b"), (), is_short=True)
+
+
+async def test_short_queues_share_a_claim_and_a_long_one_has_its_own(store: MemoryStore) -> None:
+    queues = ServedQueues(store, ("a",), is_open=True)
+    await store.enqueue([a_task(queue=queue) for queue in "abcd" + "l" * 20])
+
+    await queues.find()
+
+    turns = [queues.next(10) for _ in range(2)]
+    assert sorted(turns) == [("a", "b", "c", "d"), ("l",)]
+
+
+async def test_what_a_shared_claim_took_is_not_asked_for_again(store: MemoryStore) -> None:
+    queues = ServedQueues(store, ("a",), is_open=True)
+    await store.enqueue([a_task(queue=queue) for queue in "aabbcc"])
+    await queues.find()
+    claimed = list(await (await worker_on(store)).claim(4, *queues.next(4)))
+
+    assert queues.note_claim(("a", "b"), claimed, is_short=False)
+
+    assert queues.next(4) == ("c",)
+
+
+async def test_a_drain_runs_what_its_tasks_enqueue_into_new_queues(
+    app: App, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chain through three queues that nobody knew when the drain began; looks at intervals are too late."""
+    monkeypatch.setattr(served_queues, "FIND_EVERY", 3600)
+
+    @app.task(name="pass_on")
+    async def pass_on(of: list[str]) -> None:
+        ran.append(of[0])
+        if rest := of[1:]:
+            await app.client.send("pass_on", {"of": rest}, queue=rest[0])
+
+    await app.client.send("pass_on", {"of": ["first", "second", "third"]}, queue="first")
+
+    await app.worker(settings(all_queues=True, drain=True)).run()
+
+    assert ran == ["first", "second", "third"]
+
+
+async def test_a_drain_ends_beside_a_paused_queue(app: App, ran: list[str]) -> None:
+    await fill(app, paused=1, open=1)
+    await app.operator.pause("paused")
+
+    await app.worker(settings(all_queues=True, drain=True)).run()
+
+    assert ran == ["open"]

@@ -9,7 +9,8 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from .._policy.input.quote import counted
 from .._policy.order.pace import poll_interval
 from .._store.outage import Pauses
 from .._store.protocol import Store
+from .._timers import wait_until
 from ..errors import StoreError, WindlassError
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Exchange:
         self._levels = tuple(_LevelClaims(level) for level in worker.levels)
         self._requested = dict.fromkeys(worker.levels, 0)  # tasks that claims under way may bring
         self._claims = 0  # claims under way
+        self._received = 0  # tasks of all claims
         self._changed = asyncio.Event()
         self._poll_timer: asyncio.TimerHandle | None = None
         self._pauses = Pauses(worker.outage, _FIRST_PAUSE)
@@ -100,6 +103,29 @@ class Exchange:
         """Claim soon: a task was settled in its own transaction, which made room and perhaps others ready."""
         self._claim_again(self._levels)
         self._changed.set()
+
+    async def until_drained(self, is_idle: Callable[[], bool]) -> None:
+        """Wait until no task is ready, or until the worker stops.
+
+        Once the worker is idle and claims come up empty, all queues are looked at again: a claim may come up
+        empty although tasks are ready, which others held for a moment or which the tasks that ran enqueued
+        into a queue that was not known.
+        """
+        worker, received = self._worker, -1
+        while True:
+            await wait_until(
+                lambda: worker.is_stopping or (self.came_up_empty and not self.is_busy and is_idle()),
+                worker.changed,
+            )
+            if worker.is_stopping or received == self._received:
+                return
+            received = self._received
+            if self._queues.is_open:
+                with suppress(StoreError):  # Claims report it, and the one below waits until the store works.
+                    await self._queues.find()
+            self._queues.wake()
+            self._claim_again(self._levels)
+            self._changed.set()
 
     async def run(self) -> None:
         try:
@@ -174,7 +200,7 @@ class Exchange:
         self._claims += 1
         return Claim(
             session=self._held.session,
-            queues=self._queues.next(),
+            queues=self._queues.next(room),
             limit=room,
             number=self._held.next_claim(),
             level=level_claims.level,
@@ -202,6 +228,7 @@ class Exchange:
         may_succeed = self._queues.note_claim(claim.queues, settled.claimed, is_short=is_short)
         level_claims.came_up_short = not may_succeed
         level_claims.may_succeed |= may_succeed
+        self._received += len(settled.claimed)
         if settled.claimed:
             self._worker.accept(settled.claimed)
 

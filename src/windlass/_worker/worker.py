@@ -33,7 +33,7 @@ from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, has_encrypted, undecrypted, unhandled_for
 from .._store.outage import Outage, Pauses
 from .._store.protocol import Store, Wake
-from .._store.served_queues import ServedQueues
+from .._store.served_queues import ServedQueues, listed
 from .._timers import wait_for_event, wait_until
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
@@ -190,7 +190,7 @@ class Worker(Background):
             if ready is not None:
                 ready()
             if self.settings.drain:
-                await wait_until(lambda: self._stop.is_set() or self._is_drained(), self.changed)
+                await self._exchange.until_drained(lambda: not self._slots.occupied)
             else:
                 await self._stop.wait()
             await self._wind_down()
@@ -203,14 +203,11 @@ class Worker(Background):
             "worker %s is ready: %s, queues %s; its store is %s: %s",
             self.name,
             counted(self.settings.slots, "slot"),
-            "all" if self.settings.all_queues else ", ".join(self.queues),
+            "all" if self.settings.all_queues else listed(self.queues),
             promise.durability,
             promise.why,
             extra={"durability": str(promise.durability)},
         )
-
-    def _is_drained(self) -> bool:
-        return self._exchange.came_up_empty and not self._slots.occupied and not self._exchange.is_busy
 
     async def _wind_down(self) -> None:
         """Stop claiming, hand back what has not started, wait for running tasks, settle all."""

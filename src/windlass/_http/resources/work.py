@@ -310,7 +310,7 @@ async def _claim(request: AnyRequest, wanted: Claim) -> Sequence[Claimed]:
     if wanted.queues:
         return await store.claim(wanted)
     await served.find_if_due()
-    queues = served.next()
+    queues = served.next(wanted.limit)
     found = await store.claim(replace(wanted, queues=queues))
     served.note_claim(queues, found, is_short=len(found) < wanted.limit)
     if not found and queues != served.names:

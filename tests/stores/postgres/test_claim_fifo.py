@@ -8,6 +8,8 @@ import pytest
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.claim.fifo import SLOWDOWN, StartPositions
 from windlass._stores.postgres.queue_layout import START
+from windlass._stores.postgres.settle import settle_and_claim
+from windlass._stores.postgres.statements import MANY_STRIPES, in_schema
 from windlass.testing.conformance.steps import a_task, complete, settle, some_tasks, worker_on
 
 
@@ -111,3 +113,36 @@ async def buffers(store: PostgresStore, floor: tuple[int, str]) -> int:
     async with store.connections.one() as connection:
         (plan,) = json.loads(await connection.fetchval(sql))
         return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+
+
+@pytest.mark.parametrize("queues", [2, 3 * MANY_STRIPES])
+async def test_a_claim_goes_past_tasks_that_others_have_locked(store: PostgresStore, queues: int) -> None:
+    """They are the first of all and others behind them are in other queues."""
+    names = [f"q{n}" for n in range(queues)]
+    tasks = [a_task(queue=name) for name in names for _ in range(6 // queues or 1)]
+    await store.enqueue(tasks)
+    worker, half = await worker_on(store), len(tasks) // 2
+    async with store.connections.one() as connection, connection.transaction():
+        lock = in_schema(
+            "SELECT FROM windlass.task ORDER BY rank, id LIMIT $1 FOR UPDATE",
+            store.connections.address.schema,
+        )
+        await connection.execute(lock, half)
+
+        claimed = await worker.claim_ids(half, *names)
+
+    assert claimed == [task.id for task in tasks[half:]]
+    assert await worker.claim_ids(len(tasks), *names) == [task.id for task in tasks[:half]]
+
+
+async def test_a_claim_locks_no_more_than_it_takes(store: PostgresStore) -> None:
+    """Else a claim at the same time finds too few."""
+    names = [f"q{n}" for n in range(2 * MANY_STRIPES)]
+    await store.enqueue([a_task(queue=name) for name in names])
+    worker, other = await worker_on(store, "one"), await worker_on(store, "other")
+    claim = worker.next_claim(5, *names)
+    query = settle_and_claim(store.env, (), claim, store.layout.all_stripes(names))
+    async with store.connections.one() as connection, connection.transaction():
+        await connection.fetch(query.sql, *query.parameters)
+
+        assert len(await other.claim(len(names), *names)) == len(names) - 5

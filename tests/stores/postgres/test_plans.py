@@ -13,7 +13,12 @@ from windlass._model.lease import Claim
 from windlass._stores.postgres.connection.client import Connections
 from windlass._stores.postgres.queue_layout import Environment, Stripe
 from windlass._stores.postgres.settle import settle_and_claim
-from windlass._stores.postgres.statements import in_schema, settle_statement
+from windlass._stores.postgres.statements import (
+    MANY_STRIPES,
+    in_schema,
+    settle_from_many_statement,
+    settle_statement,
+)
 from windlass._stores.postgres.upkeep import partitions
 
 from .plans import (
@@ -101,6 +106,7 @@ PUT_TOGETHER = {
     "settle, no claim": settle_statement(0, "windlass"),
     "settle and claim": settle_statement(1, "windlass"),
     "settle and claim from three": settle_statement(3, "windlass"),
+    "settle and claim from many": settle_from_many_statement("windlass"),
     "enqueue": text("enqueue", since=SINCE),
     "enqueue_one": text("enqueue_one", since=SINCE),
     "any_id_between": text("any_id_between", since=SINCE),
@@ -149,6 +155,9 @@ STATEMENTS = {
         "attempts": "attempt_pkey history_id",
     }.items()
 } | {
+    "settle and claim from many": Statement(
+        PUT_TOGETHER["settle and claim from many"], "task_pkey task_ready ctid", walks="task_ready"
+    ),
     "promote": Statement(text("promote"), "task_scheduled task_pkey", walks="task_scheduled"),
     "ready_queues": Statement(text("ready_queues"), "task_ready", walks="task_ready"),
     "dead_failures": Statement(text("dead_failures"), "task_failure", walks="task_failure"),
@@ -229,7 +238,13 @@ async def pages(connections: Connections, *arms: Stripe) -> int:
 
 
 @pytest.mark.parametrize(
-    "arms", [[Stripe("q0")], [Stripe("q0"), Stripe("q1"), Stripe("q2")]], ids=["one queue", "three"]
+    "arms",
+    [
+        [Stripe("q0")],
+        [Stripe("q0"), Stripe("q1"), Stripe("q2")],
+        [Stripe(f"q{n}") for n in range(MANY_STRIPES + 1)],
+    ],
+    ids=["one queue", "three", "many"],
 )
 @pytest.mark.parametrize("server", SERVERS)
 async def test_a_claim_touches_as_many_pages_however_much_there_is(

@@ -1,6 +1,7 @@
 """Settle tasks and lease others: plain completions and claims in one statement, the rest by the rules."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -8,11 +9,16 @@ from ..._model.lease import Claim, Claimed, ProgressReport
 from ..._model.task import TaskId
 from ..._model.verdict import Complete, Settled, Settlement, last_reports
 from ..rules.settlement import settle as settle_rule
-from .queue_layout import Environment, Stripe
+from .queue_layout import START, Environment, Stripe
 from .rows import Row, columns_of, read_leased
 from .rule_player import transact
 from .script import Query, Script
-from .statements import settle_from_lanes_statement, settle_statement
+from .statements import (
+    MANY_STRIPES,
+    settle_from_lanes_statement,
+    settle_from_many_statement,
+    settle_statement,
+)
 
 
 class Grant(Struct, frozen=True):
@@ -22,6 +28,7 @@ class Grant(Struct, frozen=True):
     alive: bool  # The claim's session is.
     claimed: list[Claimed]
     guarded: bool = False  # A limit applies to a queue, so nothing was claimed from it.
+    missed: bool = False  # Others had locked tasks that were to be claimed; there may be more behind them.
     wait: float | None = None  # seconds after which another claim may succeed
     has_misplaced: bool = False  # Some ready tasks are not in their lane yet.
     is_outdated: bool = False  # A queue has no lanes any more.
@@ -57,9 +64,16 @@ def settle_and_claim_from_lanes(
 
 
 def settle_and_claim(
-    env: Environment, batch: Sequence[Settlement], claim: Claim | None, stripes: Sequence[Stripe]
+    env: Environment,
+    batch: Sequence[Settlement],
+    claim: Claim | None,
+    stripes: Sequence[Stripe],
+    locked: int = 0,
 ) -> Query:
-    """Return the statement that completes these tasks and, if that was possible for all, claims."""
+    """Return the statement that completes these tasks and, if that was possible for all, claims.
+
+    `locked`: how many ready tasks others may have locked, as far as is known.
+    """
     # In the order of ids, so that concurrent settlements of the same tasks cannot deadlock.
     ordered = sorted(batch, key=lambda settlement: settlement.lease.task_id)
     outcomes = [settlement.outcome for settlement in ordered]
@@ -80,23 +94,36 @@ def settle_and_claim(
         [stripe.start[0] for stripe in stripes],
         [stripe.start[1] for stripe in stripes],
     )
+    if claim is not None and (locked or len(stripes) > MANY_STRIPES):
+        return _settle_and_claim_from_many(env, parameters, stripes, locked)
     return Query("settle", parameters, settle_statement(0 if claim is None else len(stripes), env.schema))
+
+
+def _settle_and_claim_from_many(
+    env: Environment, parameters: tuple[Any, ...], stripes: Sequence[Stripe], locked: int
+) -> Query:
+    if all(stripe.number == 0 and stripe.start == START for stripe in stripes):
+        parameters = (*parameters[:8], [], *parameters[9:11], [], [])  # the defaults of many_heads.sql
+    # Another claim under way may have locked as many as this one wants.
+    read = 2 * parameters[9] + MANY_STRIPES + locked
+    return Query("settle from many", (*parameters, read), settle_from_many_statement(env.schema))
 
 
 def read_grant(rows: Sequence[Row]) -> Grant:
     """Read the rows of settle.sql."""
-    complete, done, worker, guarded = rows[0][:4]
-    given = [row for row in rows if row[4] is not None]
-    given.sort(key=lambda row: (row[-1], row[4]))
-    claimed = [Claimed(read_leased(row[4:-1])) for row in given]
-    return Grant(None if complete else (done or []), worker is not None, claimed, bool(guarded))
+    complete, done, worker, guarded, missed = rows[0][:5]
+    given = [row for row in rows if row[5] is not None]
+    given.sort(key=lambda row: (row[-1], row[5]))
+    claimed = [Claimed(read_leased(row[5:-1])) for row in given]
+    return Grant(None if complete else (done or []), worker is not None, claimed, bool(guarded), bool(missed))
 
 
 def merged(first: Grant, second: Grant) -> Grant:
     """Combine two grants, the second for what was missing after the first."""
     claimed = sorted([*first.claimed, *second.claimed], key=lambda one: (one.task.rank, one.task.id))
     wait = min((one.wait for one in (first, second) if one.wait is not None), default=None)
-    return Grant(first.done, second.alive, claimed, first.guarded or second.guarded, wait)
+    guarded = first.guarded or second.guarded
+    return Grant(first.done, second.alive, claimed, guarded, second.missed, wait)
 
 
 def settle(

@@ -67,29 +67,51 @@ def in_schema(sql: str, schema: str) -> str:
     return sql if schema == DEFAULT_SCHEMA else _SCHEMA.sub(f"{schema}.", sql)
 
 
+MANY_STRIPES = 16
+"""Stripes that a claim names in its text. More are rows of its parameters: a plan would take seconds."""
+
+
 @cache
 def settle_statement(stripes: int, schema: str) -> str:
-    """Return settle.sql claiming from this many stripes of queues; with none it only settles."""
+    """Return settle.sql claiming from up to MANY_STRIPES stripes of queues; with none it only settles."""
     if stripes == 0:
-        return statement("settle", schema, shares="", candidates=statement("no_candidates", schema))
+        return _settle(schema, candidates=statement("no_candidates", schema))
     if stripes == 1:
-        return statement("settle", schema, shares="", candidates=_candidates(1, "$10", schema))
+        return _settle(schema, candidates=_candidates(1, "$10", schema))
     numbers = range(1, stripes + 1)
     heads = [statement("stripe_head", schema, number=str(number)) for number in numbers]
     share = "coalesce((SELECT shares.number FROM shares WHERE shares.stripe = {}), 0)"
     candidates = [_candidates(number, share.format(number), schema) for number in numbers]
-    return statement(
-        "settle",
+    return _settle(
         schema,
         shares=statement("shares", schema, heads=_union(heads)),
         candidates=_union(candidates),
+        missed="(SELECT sum(shares.number) FROM shares) > (SELECT count(*) FROM picked)",
+    )
+
+
+@cache
+def settle_from_many_statement(schema: str) -> str:
+    """Return settle.sql claiming from any number of stripes."""
+    return _settle(
+        schema,
+        is_named="(q.name = '' OR q.name IN (SELECT unnest($8::text[])))",
+        shares=statement("many_heads", schema),
+        candidates=statement("many_candidates", schema),
+        missed="(SELECT count(*) FROM candidate) >= $14",
     )
 
 
 @cache
 def settle_from_lanes_statement(schema: str) -> str:
     """Return settle.sql claiming from lanes."""
-    return statement("settle", schema, shares="", candidates=statement("lane_candidates", schema))
+    return _settle(schema, candidates=statement("lane_candidates", schema))
+
+
+def _settle(schema: str, **slots: str) -> str:
+    """Return settle.sql; `missed` is whether others may have locked tasks that were to be claimed."""
+    named = "q.name = ANY ($8::text[] || ''::text)"
+    return statement("settle", schema, **{"is_named": named, "shares": "", "missed": "false", **slots})
 
 
 def _candidates(number: int, limit: str, schema: str) -> str:

@@ -46,8 +46,9 @@ class Claimer:
         queues = list(dict.fromkeys(claim.queues))
         if claim.level is not None:
             return [], queues
-        laned = [queue for queue in queues if self._database.layout.has_lanes(queue)]
-        return [queue for queue in queues if queue not in laned] if laned else queues, laned
+        has_lanes = self._database.layout.has_lanes
+        laned = [queue for queue in queues if has_lanes(queue)]
+        return [queue for queue in queues if not has_lanes(queue)] if laned else queues, laned
 
     async def _from_both(
         self, batch: Sequence[Settlement], claim: Claim, fifo: list[str], laned: list[str]

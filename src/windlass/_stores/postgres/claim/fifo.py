@@ -18,6 +18,9 @@ from ..database import Database
 from ..queue_layout import START, Stripe
 from ..settle import Grant, merged, read_grant, settle_and_claim
 
+_GROWTH = 4  # of the number of tasks that others may have locked, from one attempt to the next
+_MOST_LOCKED = 100_000
+
 SLOWDOWN = 3.0
 """How many times slower than at best claims must be before a start position is tried."""
 
@@ -45,13 +48,25 @@ class FifoClaims:
         began = monotonic()
         grant = read_grant(await self._database.fetch(settle_and_claim(env, batch, claim, stripes)))
         room = claim.limit - len(grant.claimed)
-        if room > 0 and grant.alive and (striped or started):
-            whole = settle_and_claim(env, (), replace(claim, limit=room), layout.all_stripes(queues))
-            return merged(grant, read_grant(await self._database.fetch(whole)))
+        if room > 0 and grant.alive and (striped or started or grant.missed):
+            return await self._claim_rest(grant, claim, queues)
         if room <= 0 and grant.claimed and not striped:
             now = monotonic()
             number = len(batch) + len(grant.claimed)
             self._starts.learn(grant.claimed, number, now - began, started=started, now=now)
+        return grant
+
+    async def _claim_rest(self, grant: Grant, claim: Claim, queues: Sequence[str]) -> Grant:
+        """Claim what is missing from the whole queues, past tasks that other claims under way have locked."""
+        env, locked = self._database.env, 0
+        stripes = self._database.layout.all_stripes(queues)
+        while (room := claim.limit - len(grant.claimed)) > 0 and grant.alive:
+            if grant.missed:
+                locked = (locked + claim.limit) * _GROWTH
+            query = settle_and_claim(env, (), replace(claim, limit=room), stripes, locked)
+            grant = merged(grant, read_grant(await self._database.fetch(query)))
+            if not grant.missed or locked > _MOST_LOCKED:
+                break
         return grant
 
     def _from_starts(self, queues: Sequence[str]) -> list[Stripe]:

@@ -56,7 +56,7 @@ closed AS MATERIALIZED (
     FROM windlass.queue AS q, clock
     WHERE
         (q.paused OR q.guarded OR NOT (q.opens_at <= clock.now AND clock.now < q.closes_at))
-        AND q.name = ANY ($8::text[] || ''::text)
+        AND /* :is_named */
 ),
 
 /* :shares */
@@ -87,7 +87,7 @@ claimed AS (
 
 SELECT
     settled.complete, settled.ids, (SELECT alive.worker FROM alive), (SELECT bool_or(closed.guarded) FROM closed),
-    claimed.*
+    /* :missed */, claimed.*
 FROM settled
 LEFT JOIN claimed ON true
 WHERE

@@ -161,6 +161,18 @@ class TestOrder(StoreTest):
 
         assert claimed == [first, *expected]
 
+    async def test_thousands_of_queues_are_claimed_from_in_one_order(self, worker: ManualWorker) -> None:
+        """A queue for each customer. A claim costs by the ready tasks, not by the queues that it names."""
+        names = [f"customer-{number:04}" for number in range(2_000)]
+        tasks = [a_task(queue=names[7 * number % 50 * 40]) for number in range(60)]
+        await self.store.enqueue(tasks)
+
+        async with asyncio.timeout(10):
+            claimed = [*await worker.claim_ids(25, *names), *await worker.claim_ids(100, *names)]
+            assert await worker.claim_ids(100, *names) == []
+
+        assert claimed == [task.id for task in tasks]
+
     async def test_a_released_task_keeps_its_rank(self, worker: ManualWorker) -> None:
         first = await self.enqueue_one()
         self.clock.advance(1)

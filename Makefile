@@ -11,7 +11,8 @@ COVERAGE := .coverage.core
 DJANGO := 4.2 6.1
 # Naming the files of these tests spares collecting all.
 SYSTEM = $(shell grep -rl --include='test_*.py' 'mark\.system' tests)
-SAMPLE = $(if $(filter full,$(WINDLASS_TESTS)),,and not full)
+SAMPLE = $(if $(filter full rest,$(WINDLASS_TESTS)),,and not full)
+GATE := $(BIN)/python scripts/gate --no-header -q -n 3 --dist worksteal
 
 # Print one line, then run a command; show its output only if it fails.
 define step
@@ -35,21 +36,24 @@ demo: setup ## Run the demo
 	@$(BIN)/windlass demo
 
 .PHONY: test
-test: setup ## Run the whole gate: check, coverage of the core, all tests on a sample of stores and examples
-	@$(MAKE) --no-print-directory -j 2 servers check core
-	@$(MAKE) --no-print-directory pytest
+test: setup ## Run the gate: check, coverage of the core, all tests on a sample of stores and examples; within 10 minutes
+	@$(BIN)/python scripts/parts test
+
+.PHONY: test-rest
+test-rest: setup ## Run what `make test` leaves out: every store and parameter, full numbers of examples, versions of Django; within 30 minutes
+	@$(BIN)/python scripts/parts rest
 
 .PHONY: test-all
-test-all: export WINDLASS_TESTS := full
-test-all: test ## Run the whole gate on every store and server, with all examples, and on several versions of Django
-	@$(MAKE) --no-print-directory django
+test-all: setup ## Run `make test`, then `make test-rest`; this is what CI runs
+	@$(BIN)/python scripts/parts test rest
 
 .PHONY: pytest
-pytest: setup
-	@printf '  %-8s %s\n' 'pytest' 'all but real processes'
-	@scripts/gate --no-header -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos $(SAMPLE)'
-	@printf '  %-8s %s\n' 'pytest' 'real processes, kills and outages'
-	@scripts/gate --no-header -q -n 3 --dist worksteal -m 'system and not chaos $(SAMPLE)' $(SYSTEM)
+pytest: setup ## Run all tests but those of real processes
+	@$(GATE) $(if $(filter rest,$(WINDLASS_TESTS)),,--ignore=tests/unit) --ignore=tests/test_tidy.py -m 'not system and not chaos $(SAMPLE)'
+
+.PHONY: system
+system: setup ## Run the tests of real processes, kills and outages
+	@$(GATE) -m 'system and not chaos $(SAMPLE)' $(SYSTEM)
 
 .PHONY: pythons
 pythons: setup ## Test the core, the loops and the embedded stores under every Python from 3.11 on

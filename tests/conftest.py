@@ -4,9 +4,10 @@ import gc
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
-from tests.examples import FULL
+from tests.examples import FULL, REST, is_in_sample
 
 pytest_plugins = ["tests.servers.fixtures"]
 
@@ -18,6 +19,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 # Jobs that a shell starts in the background ignore SIGINT, and so would each process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)  # when the others have set their marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a run of the rest, leave out what a sample has run."""
+    if REST:
+        config.hook.pytest_deselected(items=[item for item in items if is_in_sample(item)])
+        items[:] = [item for item in items if not is_in_sample(item)]
 
 
 def pytest_collection_finish() -> None:

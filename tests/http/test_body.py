@@ -289,6 +289,7 @@ class TestValues:
 
 
 class TestTogether:
+    @pytest.mark.more
     async def test_many_alike_make_one_task(self, ask: Ask, store: Store) -> None:
         message = {"batch": [task()]}
         answers = await asyncio.gather(*(ask("enqueue", message) for _ in range(1000 if FULL else 200)))

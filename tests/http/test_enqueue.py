@@ -394,6 +394,7 @@ class TestRepeat:
         assert again.headers["location"] == f"/mounted/below/tasks/{first.json()['id']}"
         api.close(served)
 
+    @pytest.mark.more
     async def test_many_at_once_make_one(self, on_each: Api, kept: Store) -> None:
         async def asked() -> tuple[int, bytes]:
             response = await on_each("POST", "/tasks", self.BODY, idempotency_key="k")

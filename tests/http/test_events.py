@@ -164,6 +164,7 @@ class TestOverview:
         head = await live("HEAD", "/events")
         assert (head.status_code, head.content) == (200, b"")
 
+    @pytest.mark.more
     async def test_many_who_listen_cost_one_look(
         self, api: ApiServer, store: MemoryStore, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:

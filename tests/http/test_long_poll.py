@@ -96,6 +96,7 @@ async def test_nobody_waits_for_who_has_gone(api: ApiServer, counted: Api, calls
     await eventually(lambda: api.tasks() <= idle, within=5)
 
 
+@pytest.mark.more
 async def test_many_who_wait_cost_one_question_a_look(
     counted: Api, api: ApiServer, store: MemoryStore, calls: Calls
 ) -> None:

@@ -30,6 +30,7 @@ from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
 
 
+@pytest.mark.more
 @pytest.mark.timeout(180)
 def test_it_keeps_to_its_document(api: ApiServer) -> None:
     store = MemoryStore()

@@ -105,6 +105,7 @@ async def test_a_slot_survives(app: App, misdeed: str, blocking: bool) -> None:
     await assert_nothing_held(app)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_a_message_of_megabytes_is_kept_short_and_clean(app: App, blocking: bool) -> None:
     size = 50_000_000 if FULL else 5_000_000

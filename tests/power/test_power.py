@@ -58,6 +58,7 @@ def verdicts(
     return found
 
 
+@pytest.mark.more
 def test_nothing_acknowledged_is_lost_when_the_power_goes(folder: Path) -> None:
     lives = 5 if FULL else 3
 

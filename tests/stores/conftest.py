@@ -85,9 +85,7 @@ FORMS = 4
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out parameters of conformance tests on the sampled stores, but in full runs."""
-    if FULL:
-        return
+    """Leave out parameters of conformance tests on the sampled stores; in full runs, mark them `full`."""
     forms: dict[tuple[object, str, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
         if isinstance(item, pytest.Function) and item.path.name == "test_conformance.py":
@@ -100,6 +98,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for number, item in enumerate(several)
         if number % FORMS != SAMPLED.index(store) % min(FORMS, len(several))
     }
+    if FULL:
+        for item in left_out:
+            item.add_marker(pytest.mark.full)
+        return
     config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
 

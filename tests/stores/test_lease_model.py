@@ -20,6 +20,7 @@ WALKS = {"memory": (40, 2_000), "sqlite": (5, 200), "postgres": (3, 100), "valke
 OTHERS = (1, 20)  # by default, in a full run: they have no rules of their own
 
 
+@pytest.mark.more
 @pytest.mark.timeout(600)
 async def test_a_store_does_what_the_model_does(
     factory, request: pytest.FixtureRequest, folder: Path

@@ -87,6 +87,7 @@ ENDS = {"enqueue before", "enqueue after", "put before", "put after"}
 """Where leaders are killed: before or after what they tell the store."""
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("factory", "at_least", "kills"),
     [

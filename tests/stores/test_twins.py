@@ -39,6 +39,7 @@ EXAMPLES = {  # by default, in a full run
 }
 
 
+@pytest.mark.more
 @pytest.mark.timeout(600)  # where they differ, hypothesis takes its time to find the shortest way there
 def test_a_store_is_a_twin_of_memory(factory, request: pytest.FixtureRequest, folder: Path) -> None:
     numbers = count()

@@ -15,7 +15,7 @@ from tests.http.test_ndjson import read
 from tests.servers.process import free_port
 from tests.system.fleet import wait_until
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.more, pytest.mark.timeout(120)]
 
 MEGABYTE = 1 << 20
 REPEATS = 1_000 if FULL else 300

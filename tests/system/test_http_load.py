@@ -183,6 +183,7 @@ def hostile_bodies() -> Iterator[tuple[str, str, bytes]]:
     yield "a payload of lists", "/tasks", b'{"type":"t","payload":{"a":[%b]}}' % b",".join([b"[]"] * 330_000)
 
 
+@pytest.mark.more
 async def test_hostile_bodies(served: Served) -> None:
     async with served.client(served.attacker) as http:
         for what, path, body in hostile_bodies():

@@ -14,7 +14,7 @@ SECONDS = 20 if FULL else 10
 WISHES = 2200 if FULL else 500  # with more than two tasks each
 FREEZES = (3.5, 11.5) if FULL else (2.5,)
 LEASES = 2.5 if FULL else 1.5  # that a frozen worker misses
-pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.system, pytest.mark.more, pytest.mark.timeout(150)]
 
 
 def test_every_task_ends_once_whoever_is_killed(fleet: Fleet) -> None:

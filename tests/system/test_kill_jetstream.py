@@ -12,7 +12,7 @@ from tests.system.jetstream.campaign import Campaign, Plan
 
 SECONDS = 30 if FULL else 6
 NODE_FAULTS = (1.0, 4.0) if FULL else (SECONDS, SECONDS)  # after one, NATS may take 10 s to elect a leader
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.more, pytest.mark.timeout(240)]
 
 
 def test_what_was_acknowledged_stands_whatever_fails(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.system.outages import ServerFleet, ServerStorm
 
 SECONDS = 20
 WISHES = 1500 if FULL else 400  # with two tasks each or more
-pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.system, pytest.mark.more, pytest.mark.timeout(150)]
 
 
 @pytest.fixture

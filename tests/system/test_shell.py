@@ -38,6 +38,7 @@ def wait_for_runs(runs: Path, *told: str) -> None:
     wait_until(lambda: runs.read_text().split() == list(told), 20, what=f"it says {told}")
 
 
+@pytest.mark.more
 def test_it_drains_a_queue(site: Site, runs: Path) -> None:
     ids = site.send_many("echo", 20 if FULL else 8, text="ünïcode")
     worker = site.start_shell(*ECHO)

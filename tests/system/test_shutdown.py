@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 ROUNDS = 6 if FULL else 3
 
 
+@pytest.mark.more
 def test_stopping_under_load_burns_no_attempts(fleet: Fleet) -> None:
     fleet.start_ready(3, slots=8)
     producer = fleet.produce("p", seed=7, wishes=ROUNDS * 66, per_second=80)

@@ -32,6 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry, "MAX_PART_BYTES", 1500)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
 async def test_the_log_does_what_the_model_does(bounds: Bounds, folder: Path) -> None:
     """Random walks through the model; log, replies and readers are compared after each step."""

@@ -22,6 +22,7 @@ from windlass._stores.postgres.statements import (
 from windlass._stores.postgres.upkeep import partitions
 
 from .plans import (
+    ON_EACH_SERVER,
     OTHERWISE,
     SERVERS,
     TINY,
@@ -178,13 +179,13 @@ STATEMENTS = {
 @pytest.mark.parametrize(
     "statistics", sample(["fresh", "never"], ["from_empty", "from_tiny", "from_elsewhere"])
 )
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_every_statement_goes_by_an_index(filled: Filled, server: str, statistics: str) -> None:
     assert await wrong(await filled(server, statistics), STATEMENTS) == {}
 
 
 @pytest.mark.parametrize("name", ["settle and claim", "settle and claim from three"])
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_a_claim_begins_at_its_floor_and_reads_one_stripe(
     filled: Filled, server: str, name: str
 ) -> None:
@@ -197,7 +198,7 @@ async def test_a_claim_begins_at_its_floor_and_reads_one_stripe(
 
 
 @pytest.mark.parametrize("name", ["enqueue", "enqueue_one", "any_id_between"])
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_enqueueing_asks_the_history_from_the_given_day_on(
     filled: Filled, server: str, name: str
 ) -> None:
@@ -246,7 +247,7 @@ async def pages(connections: Connections, *arms: Stripe) -> int:
     ],
     ids=["one queue", "three", "many"],
 )
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_a_claim_touches_as_many_pages_however_much_there_is(
     filled: Filled, server: str, arms: list[Stripe]
 ) -> None:
@@ -258,7 +259,7 @@ async def test_a_claim_touches_as_many_pages_however_much_there_is(
     assert many / 1.5 <= beside <= many * 1.5
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_a_claim_from_a_floor_on_touches_no_more(filled: Filled, server: str) -> None:
     connections = await filled(server, "fresh")
     sql = "SELECT rank, id::text FROM windlass.task WHERE state = 'ready' AND queue = 'q0' AND rank > 9000"

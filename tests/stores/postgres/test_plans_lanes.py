@@ -16,6 +16,7 @@ from windlass._stores.postgres.statements import settle_from_lanes_statement
 
 from .plans import (
     NOW,
+    ON_EACH_SERVER,
     OTHERWISE,
     SERVERS,
     TINY,
@@ -239,7 +240,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("statistics", sample(DEFAULT, [s for s in STATISTICS if s not in DEFAULT]))
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_every_statement_goes_by_an_index(filled: Filled, server: str, statistics: str) -> None:
     assert await wrong(await filled(server, statistics), IN_LANES | CHANGED) == {}
 
@@ -259,7 +260,7 @@ def parts(way: str) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("statistics", ["never", "from_lines"])
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_a_claim_leaps_to_its_lanes(
     filled: Filled, server: str, statistics: str, name: str, ways: list[str]
 ) -> None:
@@ -274,7 +275,7 @@ async def test_a_claim_leaps_to_its_lanes(
         )
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_permits_are_counted_without_going_through_them_for_each_key(
     filled: Filled, server: str
 ) -> None:
@@ -305,7 +306,7 @@ async def claiming(connections: Connections, numbers: dict[str, int]) -> int:
     return number
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_a_claim_touches_as_many_pages_however_much_is_in_its_lane(filled: Filled, server: str) -> None:
     little = await claiming(await filled(server, "small"), {"big": 100})
     much = await claiming(await filled(server, "fresh"), {"big": 100})
@@ -313,7 +314,7 @@ async def test_a_claim_touches_as_many_pages_however_much_is_in_its_lane(filled:
     assert little / 1.5 <= much <= little * 1.5
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_a_claim_touches_pages_for_its_lanes_and_no_others(filled: Filled, server: str) -> None:
     connections = await filled(server, "fresh")
     few = await claiming(connections, dict.fromkeys(TENANTS[:10], 1))
@@ -336,7 +337,7 @@ ASKED: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_what_a_claim_asks_touches_as_many_pages_however_much_there_is(
     filled: Filled, server: str, name: str
 ) -> None:

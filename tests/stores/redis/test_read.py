@@ -20,6 +20,7 @@ WHERES = {
 }
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("most", [0, 1000], ids=["walk", "walk, then groups"])
 async def test_pages_have_what_matches_whatever_the_way_to_it(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch, most: int

@@ -1,6 +1,5 @@
 """The stores that the conformance suite and the twins run against."""
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +8,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.examples import FULL, sample
+from tests.examples import sample
 from tests.servers.api import ApiServer
 from tests.servers.nats import Nats
 from tests.servers.nats_cluster import NatsCluster
 from tests.servers.owners import Owners
 from tests.servers.redis import Redis
 from tests.servers.redis_cluster import Cluster
+from tests.stores.forms import select
 from tests.stores.schemas import Schemas
 from tests.stores.shards.prepared import ONE_OPEN, PreparedShards
 from windlass._clock import Clock
@@ -79,31 +79,9 @@ REST = (
     *(*SHARDED, "http to shards"),
 )
 
-# These keep every promise in one form out of four, each in another; the quick stores keep it in all forms.
-SAMPLED = ("postgres", "valkey", "jetstream", "http to memory", "encrypted memory", "shards")
-FORMS = 4
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out parameters of conformance tests on the sampled stores; in full runs, mark them `full`."""
-    forms: dict[tuple[object, str, str], list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.name == "test_conformance.py":
-            store = item.callspec.params.get("factory") if hasattr(item, "callspec") else None
-            if store in SAMPLED:
-                forms[item.parent, item.originalname, store].append(item)
-    left_out = {
-        item
-        for (*_, store), several in forms.items()
-        for number, item in enumerate(several)
-        if number % FORMS != SAMPLED.index(store) % min(FORMS, len(several))
-    }
-    if FULL:
-        for item in left_out:
-            item.add_marker(pytest.mark.full)
-        return
-    config.hook.pytest_deselected(items=[*left_out])
-    items[:] = [item for item in items if item not in left_out]
+    select(config, items)
 
 
 @pytest.fixture(params=sample(DEFAULT, REST))

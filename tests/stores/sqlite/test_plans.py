@@ -97,6 +97,12 @@ def test_hot_statements_go_by_their_index(name: str, filled: sqlite3.Connection)
     assert not any("TEMP B-TREE" in step for step in steps), steps
 
 
+def test_the_next_type_of_ended_tasks_is_looked_up_and_not_read_up_to(filled: sqlite3.Connection) -> None:
+    steps = plan(filled, statement("ended_types"), ())
+
+    assert "SEARCH next USING COVERING INDEX windlass_task_ended (queue=? AND type>?)" in steps
+
+
 @pytest.mark.parametrize(
     "where",
     [

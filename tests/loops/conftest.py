@@ -8,7 +8,7 @@ import pytest
 
 from tests.loops import hooked_tasks
 from windlass import App
-from windlass._keeper import keeper
+from windlass._keeper import chores
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
@@ -61,7 +61,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "_RETRY_AFTER", 0.05)
+    monkeypatch.setattr(chores, "_RETRY_AFTER", 0.05)
     monkeypatch.setattr(worker, "_REOPEN_AFTER", 0.05)
     monkeypatch.setattr(worker, "_CLEANUP_TIMEOUT", 0.5)
     monkeypatch.setattr(slots, "_CLOSE_TIMEOUT", 0.3)

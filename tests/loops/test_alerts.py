@@ -115,17 +115,8 @@ async def all_sent(app: App) -> bool:
 
 async def looks(app: App, keeper: Keeper, number: int = 2) -> None:
     """Wait until the keeper has looked so often: what it was going to do, it has done."""
-    looked = 0
-    evaluate, every = keeper._chores["alert"]
-
-    async def counted() -> None:
-        nonlocal looked
-        await evaluate()
-        looked += 1
-
-    keeper._chores["alert"] = counted, every
-    await eventually(lambda: looked >= number)
-    keeper._chores["alert"] = evaluate, every
+    before = keeper._chores.turns("alert")
+    await eventually(lambda: keeper._chores.turns("alert") > before + number)
 
 
 class TestRaising:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.loops.workers import eventually, tasks, working
 from windlass import RESULT, App, Filter, Handle, InvalidOption, State, TaskCancelled, chain
-from windlass._keeper.keeper import cancel_expired
+from windlass._keeper.due_tasks import cancel_expired
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import START, ManualClock
 

@@ -13,8 +13,9 @@ from tests.loops.workers import dead_worker, drained
 from windlass import App, Backoff, By, Context, Fatal, Filter, Snooze
 from windlass._ids import new_id
 from windlass._keeper import history as chore_module
+from windlass._keeper.due_tasks import cancel_expired
 from windlass._keeper.history import HistoryChore
-from windlass._keeper.keeper import cancel_expired, rescue_silent
+from windlass._keeper.rescue import rescue_silent
 from windlass._model.lease import Heartbeat
 from windlass._model.record import HistoryBucket, Worker
 from windlass._model.verdict import Complete, Settlement

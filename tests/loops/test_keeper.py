@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -22,9 +21,15 @@ from tests.loops.workers import (
     working,
 )
 from windlass import App, Backoff, Context, Retention, State
+from windlass._keeper import chores as chores_module
+from windlass._keeper import due_tasks as due_tasks_module
 from windlass._keeper import keeper as keeper_module
-from windlass._keeper.keeper import Keeper, cancel_expired
+from windlass._keeper import prune as prune_module
+from windlass._keeper.due_tasks import cancel_expired
+from windlass._keeper.keeper import Keeper
+from windlass._model.alert import Alert
 from windlass._model.task import Error
+from windlass._store.outage import Outage
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import START, ManualClock
 from windlass.testing.conformance.steps import a_task, bury, settle_now, worker_on
@@ -330,7 +335,7 @@ async def test_a_chore_with_a_bug_does_not_keep_the_others_from_being_done(
     async def broken(*_: object) -> int:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(keeper_module, "prune_expired", broken)
+    monkeypatch.setattr(prune_module, "prune_expired", broken)
 
     @app.task
     async def note() -> None: ...
@@ -340,36 +345,144 @@ async def test_a_chore_with_a_bug_does_not_keep_the_others_from_being_done(
         await eventually(lambda: _in_state(app, State.READY))
 
 
-async def test_due_tasks_are_promoted_before_the_other_chores() -> None:
+@pytest.mark.parametrize("slow", ["prune", "heartbeat", "apply", "count"])
+async def test_a_slow_chore_delays_neither_promotion_nor_the_others(slow: str) -> None:
     app, watch = watched()
+    await app.client.send("t", delay=0.1)
     hold = Hold()
-    watch.then("heartbeat", hold)  # with which a rescue begins
+    watch.then(slow, hold)
     async with keeping(app):
-        async with asyncio.timeout(20):
-            await hold.reached()
-        assert watch.calls["promote"] == 1
+        await asyncio.wait_for(hold.reached(), 20)
+        await eventually(lambda: _in_state(app, State.READY))
+        done = {"promote", "lead", "heartbeat", "apply", "prune"} - {slow}
+        await eventually(lambda: all(watch.calls[verb] for verb in done))
+        assert watch.calls[slow] == 1
         hold.let_go()
 
 
-@pytest.mark.parametrize("broken", ["promote", "rescue"])
-async def test_a_chore_that_always_fails_does_not_keep_the_others_from_being_done(
-    broken: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_slow_prune_delays_no_rescue(app: App) -> None:
+    app, watch = watched()
+    await app.client.send("t")
+    hold = Hold()
+    watch.then("prune", hold)
+    async with keeping(app):
+        await asyncio.wait_for(hold.reached(), 10)
+        await dead_worker(app)
+        await eventually(lambda: _rescued(app))
+        hold.let_go()
+
+
+async def _rescued(app: App) -> bool:
+    return any(task.error is not None for task in await tasks(app, State.READY, State.SCHEDULED))
+
+
+async def test_patient_chores_use_one_connection_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_module, "_HISTORY_AFTER", 0.0)
+    app, watch = watched()
+    await app.store.put(Alert(name="any"))
+    hold = Hold()
+    watch.then("prune", hold)
+    async with keeping(app):
+        await asyncio.wait_for(hold.reached(), 10)
+        await eventually(lambda: watch.calls["promote"] >= 2)
+        assert watch.calls["count"] == 0  # by neither alerts nor history
+        hold.let_go()
+        await eventually(lambda: watch.calls["count"] >= 2)
+
+
+async def test_a_chore_that_exceeds_its_budget_is_logged_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(keeper_module, "_HEAD_START", 0.5)
-    # Longer than the interval of rescues, so that these are due at every turn.
-    monkeypatch.setattr(keeper_module, "_RETRY_AFTER", 0.5)
-    monkeypatch.setattr(keeper_module, "_LAST_RETRY_AFTER", 0.5)
+    app, watch = watched()
+    hold = Hold()
+    watch.then("prune", hold)
+    monkeypatch.setattr(chores_module, "_BUDGET", 0.02)
+    monkeypatch.setattr(keeper_module, "_PRUNE_EVERY", 0.01)
+    async with keeping(app):
+        await eventually(lambda: "the keeper's chore prune has taken 0.0 s so far" in caplog.text)
+        again = Hold()
+        watch.then("prune", again)
+        hold.let_go()
+        await asyncio.wait_for(again.reached(), 10)
+        await pause(0.05)
+        again.let_go()
+
+    assert caplog.text.count("the keeper's chore prune has taken") == 1
+    assert "more than its budget of 0.02 s" in caplog.text
+
+
+@pytest.mark.parametrize("broken", ["promote", "rescue", "prune", "apply"])
+async def test_a_chore_that_fails_for_ever_is_logged_once_and_the_others_go_on(
+    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(chores_module, "_LAST_RETRY_AFTER", 0.05)
+    monkeypatch.setattr(keeper_module, "_PRUNE_EVERY", 0.05)
+    monkeypatch.setattr(keeper_module, "_EXPIRE_EVERY", 0.05)
     app, watch = watched()
     watch.down.add(broken)
-    async with keeping(app):
-        await eventually(lambda: watch.calls["prune"])
-        await eventually(lambda: all(watch.calls[verb] >= 2 for verb in ("promote", "rescue", "apply")))
+    name = {"apply": "expire"}.get(broken, broken)
+    async with keeping(app) as keeper:
+        await eventually(
+            lambda: all(watch.calls[verb] >= 3 for verb in ("promote", "rescue", "prune", "apply"))
+        )
+        assert keeper.leads
+        watch.down.clear()
+        calls = watch.calls[broken]
+        await eventually(lambda: watch.calls[broken] > calls)
+
+    problems = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert problems == [
+        f"the keeper cannot finish the chore {name}, retrying: a planned fault before {broken}"
+    ]
+
+
+async def test_a_leader_that_cannot_renew_its_lead_stops_its_chores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_module, "LEAD_FOR", timedelta(seconds=0.3))
+    app, watch = watched()
+    hold = Hold()
+    async with keeping(app) as keeper:
+        await eventually(lambda: keeper.leads)
+        watch.then("lead", hold)  # and gets no reply
+        await eventually(lambda: not keeper.leads)
+        promotions = watch.calls["promote"]
+        watch.down.add("lead")
+        hold.let_go()
+        await pause(0.1)
+        assert watch.calls["promote"] == promotions
+        watch.down.clear()
+        await eventually(lambda: keeper.leads and watch.calls["promote"] > promotions)
+
+
+async def test_a_deposed_leader_leaves_no_outage_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_module, "LEAD_FOR", timedelta(seconds=0.3))
+    app, watch = watched()
+    outage = Outage()
+    async with keeping(app, app.keeper(lease=timedelta(seconds=1), outage=outage)) as keeper:
+        await eventually(lambda: keeper.leads)
+        watch.down |= {"lead", "promote", "rescue", "apply"}
+        await eventually(lambda: outage.is_open)
+        await eventually(lambda: not keeper.leads)
+        watch.down.discard("lead")
+        monkeypatch.setattr(MemoryStore, "lead", _refused)  # another leads by now
+        await eventually(lambda: not outage.is_open)
+
+
+async def _refused(*_: object) -> bool:
+    return False
+
+
+def test_slices_grow_while_they_are_quick_and_shrink_when_they_are_slow() -> None:
+    assert prune_module.next_size(200, 0.01) == 400
+    assert prune_module.next_size(400, 0.01) == prune_module.PRUNE_BATCH
+    assert prune_module.next_size(300, 0.1) == 300
+    assert prune_module.next_size(500, 0.5) == 250
+    assert prune_module.next_size(250, 5.0) == 200
 
 
 async def test_more_than_one_round_can_prune_is_pruned_soon_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper_module, "PRUNE_BATCH", 2)
-    monkeypatch.setattr(keeper_module, "_MAX_PRUNE_BATCHES", 2)
-    monkeypatch.setattr(keeper_module, "_PRUNE_AGAIN_AFTER", 0.02)
+    monkeypatch.setattr(prune_module, "PRUNE_BATCH", 2)
+    monkeypatch.setattr(prune_module, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(prune_module, "_AGAIN_AFTER", 0.02)
     app = App("memory://", retention=Retention(completed=timedelta(0)))
 
     @app.task
@@ -411,15 +524,16 @@ async def test_a_step_of_the_clock_lets_live_workers_renew_before_any_is_rescued
 
 async def test_a_new_leader_has_seen_the_step_that_ended_its_predecessors_lead() -> None:
     clock = ManualClock()
-    app = App(MemoryStore(clock=clock))
+    app, watch = watched(MemoryStore(clock=clock))
     assert await app.store.lead("another", keeper_module.LEAD_FOR)
-    keeper = keeper_of(app, lease=20)
-    await keeper._turn()
-    clock.advance(3600)
-    await keeper._turn()
+    async with keeping(app, keeper_of(app, lease=20)) as keeper:
+        await eventually(lambda: watch.calls["lead"] >= 2)
+        clock.advance(3600)
+        await eventually(lambda: keeper.leads)
+        await eventually(lambda: watch.calls["promote"])
+        await pause(0.05)
 
-    assert keeper.leads
-    assert keeper._due["rescue"] > monotonic() + 9
+    assert watch.calls["rescue"] == 0
 
 
 async def test_a_listener_that_breaks_takes_nobody_down() -> None:
@@ -475,7 +589,7 @@ async def test_an_expired_task_and_its_successors_end_within_a_second_or_so(app:
 async def test_a_backlog_of_expired_tasks_is_cancelled_in_batches(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "EXPIRE_BATCH", 3)
+    monkeypatch.setattr(due_tasks_module, "EXPIRE_BATCH", 3)
     await app.store.enqueue([a_task(expires_at=START) for _ in range(10)])
 
     await cancel_expired(app.store)

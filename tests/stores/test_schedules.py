@@ -12,7 +12,7 @@ from time import monotonic
 import pytest
 
 from tests.examples import FULL
-from windlass._keeper import keeper as keeper_module
+from windlass._keeper import chores as chores_module
 from windlass._keeper import schedules as schedules_module
 from windlass._keeper.keeper import Keeper
 from windlass._model.filter import MAX_PAGE, Filter, Page
@@ -79,7 +79,7 @@ class Watch:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    monkeypatch.setattr(keeper_module, "_RETRY_AFTER", 0.01)
+    monkeypatch.setattr(chores_module, "_RETRY_AFTER", 0.01)
     monkeypatch.setattr(schedules_module, "RELOAD_EVERY", 0.003)  # the clock is turned faster than it runs
 
 

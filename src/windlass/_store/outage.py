@@ -78,6 +78,11 @@ class Outage:
         text = f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
         logger.warning("%s is back after %s", self._what, text)
 
+    def ended(self, loop: "Pauses") -> None:
+        """Forget a loop that has ended: whether it would still fail is not known."""
+        with self._lock:
+            self._failing.discard(loop)
+
     async def pause(self, seconds: float) -> bool:
         """Wait this long; less, and True, if a loop that had failed succeeds meanwhile."""
         paused = asyncio.get_running_loop(), asyncio.Event()
@@ -121,3 +126,8 @@ class Pauses:
         if self._is_failing:
             self._is_failing = False
             self._outage.succeeded(self)
+
+    def end(self) -> None:
+        """Note that the loop has ended, so that an outage does not last until it succeeds."""
+        self._next, self._is_failing = self._first, False
+        self._outage.ended(self)

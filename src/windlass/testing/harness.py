@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from .._handler.lifespan import Lifespans
 from .._handler.names import function_name
-from .._keeper.keeper import cancel_expired
+from .._keeper.due_tasks import cancel_expired
 from .._keeper.schedules import Ticker
 from .._model.filter import Dimension, Filter
 from .._model.schedule import Schedule

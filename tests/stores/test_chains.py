@@ -4,19 +4,21 @@ import asyncio
 import json
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.loops.workers import drained, tasks, working
-from windlass import RESULT, App, Backoff, By, Handle, chain
+from windlass import RESULT, App, Backoff, By, Fatal, Filter, Handle, Retention, chain
 from windlass._ids import new_id
 from windlass._model.state import State
 from windlass._policy.input.chain import MAX_LEVELS
 from windlass._store.protocol import Store
 from windlass.errors import InvalidOption, NotFound
 from windlass.tasktype import TaskType
+from windlass.testing.clock import ManualClock
 
 LONG = MAX_LEVELS + 1
 
@@ -272,6 +274,64 @@ async def test_a_duplicate_step_in_a_chain_of_a_group_cancels_the_last(
     ended = await last.task()
     assert (ended.state, ended.error and head.following[0] in ended.error.message) == (State.CANCELLED, True)
     assert await standing.state() is State.SCHEDULED
+
+
+NOTHING_KEPT = Retention(completed=timedelta(0), cancelled=timedelta(0))
+REPLAYED = ["replayed", "edited", "spread"]
+LATER = ["paused", "retried", "cancelled", "after the fact", *REPLAYED]
+
+
+@pytest.mark.parametrize("how", LATER)
+async def test_a_join_is_called_with_results_that_are_past_their_retention(
+    app: App, clock: ManualClock, add: Adds, how: str
+) -> None:
+    errors: list[Exception] = [ValueError()] if how == "retried" else [Fatal()] if how in REPLAYED else []
+    taken: list[Any] = []
+
+    @app.task(name="join", queue="joins", backoff=Backoff(base=0, jitter=0))
+    def join(results: Any, note: str = "") -> None:
+        if errors:
+            raise errors.pop()
+        taken.append((results, note))
+
+    async def prune() -> None:
+        clock.advance(timedelta(days=1))
+        await app.operator.prune(NOTHING_KEPT)
+
+    await app.operator.pause("joins")
+    last = await enqueued_join(app, add, join.step(results=RESULT), how)
+    await drained(app)
+    await prune()
+    by = By(who="ada")
+    if how == "cancelled":
+        await last.cancel()
+        await app.operator.replay_one(last.id, by=by)
+    await app.operator.resume("joins")
+    await drained(app)
+    if how in REPLAYED:
+        assert await last.state() is State.DEAD
+        await prune()
+        if how == "edited":
+            await app.operator.replay_one(last.id, by=by, payload=b'{"note": "again"}')
+        else:
+            spread = "1h" if how == "spread" else None
+            await app.operator.replay(Filter(queues=("joins",)), by=by, spread=spread)
+        await drained(app)
+
+    assert taken == [([3, 12], "again" if how == "edited" else "")]
+    assert await last.state() is State.COMPLETED
+    await prune()
+    assert await tasks(app) == []
+
+
+async def enqueued_join(app: App, add: Adds, join: Any, how: str) -> Handle[Any]:
+    """Enqueue a chain and a task, and a last one that takes the results of both ends."""
+    if how == "after the fact":
+        done = [await add.aenqueue(2), await add.aenqueue(11)]
+        await drained(app)
+        return await app.client.enqueue(join, after=done)
+    steps = [chain(add.step(n=1), add.step(n=RESULT)), add.step(n=11)]
+    return (await app.client.enqueue_group(steps, join))[-1]
 
 
 class TestOnFailure:

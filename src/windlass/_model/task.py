@@ -203,6 +203,11 @@ class Task(Struct, Documented, frozen=True, gc=False):
         return self.expires_at is not None and self.expires_at <= now and self.attempt == 0
 
 
+def may_need_results(task: "NewTask | Task") -> bool:
+    """Whether a task takes the results of predecessors, whose records it needs until it has completed."""
+    return task.result_into is not None and bool(task.after)
+
+
 def rank_of(run_at: datetime, boost: int) -> int:
     """Milliseconds from 1970 to `run_at`, rounded down, minus the boost."""
     return (run_at - EARLIEST) // _MILLISECOND - boost

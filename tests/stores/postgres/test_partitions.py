@@ -140,6 +140,53 @@ class TestDropping:
 
         assert await partitions.existing(made) == [TODAY + n * DAY for n in (-1, 1, 2)]
 
+    async def test_what_others_need_of_a_day_stays_and_the_rest_goes(self, made: Connections) -> None:
+        schema = made.address.schema
+        needed, gone = await ended(made, NOON - DAY, fence=2, key="n"), await ended(made, NOON - DAY, 2, "g")
+        for key, task_id in (("n", needed), ("g", gone)):
+            await run(made, "INSERT INTO {schema}.idempotency VALUES ('', $1, $2, '', NULL)", key, task_id)
+        await run(made, "INSERT INTO {schema}.dependency VALUES ($1, gen_random_uuid())", needed)
+
+        assert (await partitions.drop_before(made, TODAY)).total() == 1
+        assert not await partitions.drop_before(made, TODAY)
+
+        assert await partitions.existing(made) == [TODAY + n * DAY for n in (-1, 0, 1, 2)]
+        assert [str(found) for found in await run(made, "SELECT id FROM {schema}.history")] == [needed]
+        assert await run(made, "SELECT key FROM {schema}.idempotency") == ["n"]
+        indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = $1 AND tablename = $2"
+        names = [f"history_{day:%Y%m%d}" for day in (TODAY - DAY, TODAY)]
+        assert await run(made, indexes, schema, names[0]) == await run(made, indexes, schema, names[1])
+
+        await run(made, "DELETE FROM {schema}.dependency")
+        assert (await partitions.drop_before(made, TODAY)).total() == 1
+        assert await partitions.existing(made) == [TODAY + n * DAY for n in (0, 1, 2)]
+
+    async def test_a_day_stays_while_more_than_half_of_it_is_needed(self, made: Connections) -> None:
+        ids = [await ended(made, NOON - DAY) for _ in range(3)]
+        for needed in ids[:2]:
+            await run(made, "INSERT INTO {schema}.dependency VALUES ($1, gen_random_uuid())", needed)
+
+        assert not await partitions.drop_before(made, TODAY)
+
+        assert await run(made, "SELECT count(*) FROM {schema}.history") == [3]
+
+    async def test_a_task_enqueued_meanwhile_keeps_what_it_needs(self, made: Connections) -> None:
+        """An enqueue holds what it needs until it commits; a drop does not wait for it."""
+        needed = await ended(made, NOON - DAY)
+        await ended(made, NOON - DAY)
+        schema = made.address.schema
+        other = await made.unpooled()
+        async with other.transaction():
+            await other.execute(f"SELECT FROM {schema}.history WHERE id = $1 FOR KEY SHARE", needed)
+            await other.execute(f"INSERT INTO {schema}.dependency VALUES ($1, gen_random_uuid())", needed)
+
+            assert not await asyncio.wait_for(partitions.drop_before(made, TODAY), 5)
+            assert await run(made, "SELECT count(*) FROM {schema}.history") == [2]
+        await other.close()
+
+        assert (await partitions.drop_before(made, TODAY)).total() == 1
+        assert [str(found) for found in await run(made, "SELECT id FROM {schema}.history")] == [needed]
+
     async def test_nothing_to_drop(self, made: Connections) -> None:
         assert not await partitions.drop_before(made, date(2020, 1, 1))
 

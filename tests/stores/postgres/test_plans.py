@@ -112,6 +112,7 @@ PUT_TOGETHER = {
     "enqueue_one": text("enqueue_one", since=SINCE),
     "any_id_between": text("any_id_between", since=SINCE),
     "delete_day_details": text("delete_day_details", partition=f"history_{YESTERDAY:%Y%m%d}"),
+    "delete_day_joins": text("delete_day_joins", partition=f"history_{YESTERDAY:%Y%m%d}"),
 }
 
 STATEMENTS = {
@@ -128,6 +129,7 @@ STATEMENTS = {
         "insert_attempts": "",
         "delete_old_attempts": "attempt_pkey",
         "lock_predecessors": "task_pkey",
+        "lock_ended": "history_id",
         "states": "task_pkey history_id",
         "dependents": "dependency_pkey",
         "still_waiting": "dependency_successor task_pkey",
@@ -148,10 +150,11 @@ STATEMENTS = {
         "insert_dependencies": "",
         # pruning and replaying
         "expired_dead": "task_ended",
-        "delete_ended": "history_id",
+        "delete_ended": "history_id dependency_pkey",
         "delete_attempts_and_keys": "attempt_pkey idempotency_task",
         "load_cancelled": "history_id",
         "revive": "history_id",
+        "delete_day_joins": "history_id dependency_pkey dependency_successor attempt_pkey idempotency_task",
         # asking
         "attempts": "attempt_pkey history_id",
     }.items()
@@ -170,7 +173,7 @@ STATEMENTS = {
     "prune_keys": Statement(text("prune_keys"), "idempotency_until ctid"),
     "poll": Statement(text("poll"), "task_ready task_scheduled", walks="task_scheduled"),
 }
-# Not here: expired.sql and delete_day_details.sql, which read whole days of the history on purpose.
+# Not here: those that read whole days of the history on purpose, such as expired.sql and copy_day.sql.
 
 
 # -- plans -------------------------------------------------------------------------------------------

@@ -238,8 +238,7 @@ class MemoryStore:
                 tables.audits.append(audited_prune(default, by, now))
             rules = RetentionRules(default, tables.queues.values(), tables.types)
             pruned: Counter[tuple[str, State]] = Counter()
-            waiting = [t for t in tables.tasks.values() if t.state is State.WAITING]
-            needed = {p for t in waiting for p in (*t.after, *tables.joined.get(t.id, ()))}
+            needed = tables.needed()
             for task in sorted(tables.tasks.values(), key=lambda t: t.id):
                 if task.finished_at is None or pruned.total() == limit:
                     continue

@@ -15,7 +15,7 @@ from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings
 from ..._model.record import ARCHIVE_NAME, KINDS, Archive, Audit, Session, StoredRecord
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
-from ..._model.task import NewTask, Task, TaskId, expiry_of
+from ..._model.task import NewTask, Task, TaskId, expiry_of, may_need_results
 from ..._model.transition import TaskTransition, transition_of
 from ..._policy.order.limits import PermitUsage, changes_refill, key_range, tokens_at
 from ..._policy.order.rank import boost
@@ -48,7 +48,7 @@ class Tables:
         self.standing: dict[str, TaskId] = {}  # fingerprint -> the task that has not ended
         self.successors: dict[TaskId, list[TaskId]] = {}  # predecessor -> tasks that wait for it
         self.predecessors: dict[TaskId, set[TaskId]] = {}  # waiting task -> those it still waits for
-        self.joined: dict[TaskId, list[TaskId]] = {}  # waiting task -> those enqueued `before` it
+        self.joined: dict[TaskId, list[TaskId]] = {}  # task -> those enqueued `before` it that it needs
         self.expiring: set[TaskId] = set()  # tasks with an expiry, which the keeper looks for every second
         self.sessions: dict[str, Session] = {}
         self.held: dict[str, dict[TaskId, int]] = {}  # session that holds any -> task -> claim number
@@ -118,10 +118,20 @@ class Tables:
         """Let tasks that wait already wait for those of these, too, that are enqueued `before` them."""
         for task in new:
             for waiting in task.before:
-                if waiting in self.tasks and self.tasks[waiting].state is State.WAITING:
+                if waiting not in self.tasks:
+                    continue
+                self.joined.setdefault(waiting, []).append(task.id)
+                if self.tasks[waiting].state is State.WAITING:
                     self.successors.setdefault(task.id, []).append(waiting)
                     self.predecessors[waiting].add(task.id)
-                    self.joined.setdefault(waiting, []).append(task.id)
+
+    def needed(self) -> set[TaskId]:
+        """Return the tasks that another waits for, or whose results it needs until it has completed."""
+        found: set[TaskId] = set()
+        for task in self.tasks.values():
+            if task.state is State.WAITING or (task.state is not State.COMPLETED and may_need_results(task)):
+                found.update(task.after, self.joined.get(task.id, ()))
+        return found
 
     def insert(self, new: NewTask, now: datetime) -> Task:
         """Insert a task that was admitted, and return it."""

@@ -61,8 +61,10 @@ def _answer(
     env: Environment, unit: UnitOfWork, question: questions.Question | questions.Write
 ) -> Script[Any]:
     match question:
-        case questions.LoadTasks(ids):
+        case questions.LoadTasks(ids) | questions.LoadJoins(ids):
             yield from unit.load(ids)
+            if isinstance(question, questions.LoadJoins):
+                yield from unit.load_cancelled(ids)
             return {task_id: task for task_id in ids if (task := unit.get(task_id)) is not None}
         case questions.States(ids):
             yield from unit.flush()
@@ -82,9 +84,7 @@ def _answer(
             yield from fetch("lock_fingerprints", fingerprints)
             return (yield from pairs("taken_fingerprints", fingerprints))
         case questions.LockPredecessors(ids):
-            wanted = ids_of(ids)
-            states = yield from pairs("lock_predecessors", wanted)
-            return states | (yield from pairs("states", [one for one in wanted if one not in states]))
+            return (yield from _lock_predecessors(ids_of(ids)))
         case questions.DeclaredTypes():
             found = yield from fetch("all_records", KINDS[DeclaredType])
             return readable(_read_type, (row[0] for row in found))
@@ -109,6 +109,15 @@ def _write(env: Environment, write: questions.Write) -> Script[None]:
 
 
 # -- questions ---------------------------------------------------------------------------------------
+
+
+def _lock_predecessors(ids: Sequence[TaskId]) -> Script[Mapping[TaskId, str]]:
+    """Keep tasks from ending, and those that have ended from being pruned; return their states."""
+    states = yield from pairs("lock_predecessors", ids)
+    for name in ("lock_ended", "states"):  # A replay may have moved one in between.
+        if missing := [one for one in ids if one not in states]:
+            states = states | (yield from pairs(name, missing))
+    return states
 
 
 def _take_keys(
@@ -155,8 +164,9 @@ def _record(attempts: Sequence[Attempt]) -> Script[None]:
 
 
 def delete_dead(ids: Sequence[TaskId]) -> Script[None]:
-    """Delete dead tasks, their attempts, and the idempotency keys that last as long as they do."""
+    """Delete dead tasks, their attempts and dependencies, and the idempotency keys that last as long."""
     yield from fetch("delete_dead", ids)
+    yield from fetch("delete_dependencies", ids)
     yield from fetch("delete_attempts_and_keys", ids)
 
 

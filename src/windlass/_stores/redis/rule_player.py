@@ -8,7 +8,7 @@ import msgspec
 from ..._model.options import DeclaredType
 from ..._model.record import KINDS
 from ..._model.state import State
-from ..._model.task import Task, TaskId
+from ..._model.task import Task, TaskId, may_need_results
 from ..records import readable, reader
 from ..rules import questions
 from ..rules.questions import Rule
@@ -38,7 +38,7 @@ async def play(unit: UnitOfWork, rule: Rule[T]) -> T:
 
 async def _answer(unit: UnitOfWork, question: questions.Question | questions.Write) -> Any:
     match question:
-        case questions.LoadTasks(ids):
+        case questions.LoadTasks(ids) | questions.LoadJoins(ids):
             return await unit.load(ids)
         case questions.States(ids) | questions.LockPredecessors(ids):
             return {task.id: task.state.value for task in (await unit.load(ids)).values()}
@@ -146,6 +146,8 @@ async def delete(unit: UnitOfWork, tasks: Sequence[Task]) -> None:
     }
     found = await unit.guarded(unit.keys.idempotency, set(names.values()))
     for task in tasks:
+        if may_need_results(task) and task.state is not State.COMPLETED:
+            await unit.drop_dependencies(task.id)
         unit.delete(task)
         value = found.get(names.get(task.id, ""))
         if value is not None:

@@ -6,7 +6,17 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from ..._model.state import State
-from ..._model.task import EARLIEST, MAX_DELAY, RESERVED, Enqueued, NewTask, Task, TaskId, is_expiry
+from ..._model.task import (
+    EARLIEST,
+    MAX_DELAY,
+    RESERVED,
+    Enqueued,
+    NewTask,
+    Task,
+    TaskId,
+    is_expiry,
+    may_need_results,
+)
 from . import cancellation, questions, refusals
 from .questions import Changes, NewKey, Rule
 from .successors import cancel_pending
@@ -106,7 +116,7 @@ class _Admission:
             self._states.update((yield questions.LockPredecessors(predecessors)))
         waiting = sorted({task_id for new in fresh for task_id in new.before})
         if waiting:
-            self._waiting = yield questions.LoadTasks(waiting)
+            self._waiting = yield questions.LoadJoins(waiting)
         fingerprints = sorted({new.fingerprint for new in fresh if new.fingerprint is not None})
         if fingerprints:
             self._fingerprints.update((yield questions.TakenFingerprints(fingerprints)))
@@ -191,16 +201,24 @@ class _Admission:
             self._keys.append(period)
         return None
 
+    def _needs(self, new: NewTask) -> bool:
+        """Whether a new task waits for its predecessors, or needs their results whenever it runs."""
+        return self._states[new.id] == State.WAITING or may_need_results(new)
+
     def _waits(self, task_id: TaskId) -> bool:
+        """Whether an existing task waits for those enqueued `before` it, or needs their results."""
         task = self._waiting.get(task_id)
-        return task is not None and task.state is State.WAITING
+        if task is None or task.state is State.COMPLETED:
+            return False
+        return task.state is State.WAITING or may_need_results(task)
 
     # -- writes --------------------------------------------------------------------------------------
 
     def _insert(self) -> Rule[None]:
         waiting = [new for new in self._new if self._states[new.id] == State.WAITING]
         doomed = [new for new in self._new if self._states[new.id] == State.CANCELLED]
-        dependencies = {(predecessor, new.id) for new in waiting for predecessor in new.after}
+        needy = [new for new in self._new if self._needs(new)]
+        dependencies = {(predecessor, new.id) for new in needy for predecessor in new.after}
         dependencies |= {(new.id, one) for new in self._new for one in new.before if self._waits(one)}
         # Of equal tasks only one that has not ended may be stored.
         tasks = [replace(new, fingerprint=None) if new.id in self._duplicates else new for new in self._new]

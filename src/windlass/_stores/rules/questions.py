@@ -51,6 +51,10 @@ class LoadTasks(_OfTasks, frozen=True):
     """
 
 
+class LoadJoins(_OfTasks, frozen=True):
+    """Do the same, but leave out none of those that were cancelled: they may be replayed."""
+
+
 class States(_OfTasks, frozen=True):
     """Answer: Mapping[TaskId, str], the state of each of these tasks that exists, ended or not."""
 
@@ -60,7 +64,10 @@ class EndedFences(_OfTasks, frozen=True):
 
 
 class Dependents(_OfTasks, frozen=True):
-    """Answer: Sequence[TaskId], the tasks that wait for any of these, in the order of the predecessors."""
+    """Answer: Sequence[TaskId], in the order of the predecessors: tasks that wait for any of these.
+
+    Also tasks that no longer wait, but need the results until they have completed.
+    """
 
 
 class StillWaiting(_OfTasks, frozen=True):
@@ -131,6 +138,8 @@ class DeclaredTypes(Struct, frozen=True):
 class InsertTasks(Struct, frozen=True):
     """Insert new tasks, the keys they take, and whom they wait for: pairs of predecessor and successor.
 
+    While there is such a pair, the record of the predecessor is not pruned unless it is dead.
+
     Those in `waiting` start in state waiting; the others are scheduled or ready, depending on `run_at`.
     """
 
@@ -141,7 +150,7 @@ class InsertTasks(Struct, frozen=True):
 
 
 class DropDependencies(_OfTasks, frozen=True):
-    """Delete whatever these tasks wait for."""
+    """Let these tasks wait for nothing any more, and need no results."""
 
 
 class RecordAttempts(Struct, frozen=True):
@@ -164,6 +173,7 @@ class WriteAudit(Struct, frozen=True):
 
 Question: TypeAlias = (
     LoadTasks
+    | LoadJoins
     | States
     | EndedFences
     | Dependents

@@ -6,7 +6,7 @@ from typing import Any, assert_never
 
 from ..._model.attempt import Attempt, attempt_of, is_recorded
 from ..._model.state import State, Verb
-from ..._model.task import NewTask, Task, TaskId
+from ..._model.task import NewTask, Task, TaskId, may_need_results
 from ..._model.transition import transition_of
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from ..._policy.failure import failure_of
@@ -92,6 +92,8 @@ class _Settlements:
         completed = [s.lease.task_id for s in self._applied if isinstance(s.verdict, Complete)]
         for task in self._cancelled:
             yield from abandon(self._changes, task.id, while_running(task))
+        if joins := [task_id for task_id in completed if may_need_results(self._tasks[task_id])]:
+            yield questions.DropDependencies(joins)
         if completed or successors_in(self._applied):
             yield from follow_up(self._changes, completed, self._applied)
         return receipts

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._model.state import State, Verb
-from ..._model.task import Task, TaskId
+from ..._model.task import Task, TaskId, may_need_results
 from ..._model.transition import transition_of
 from . import questions
 from .cancellation import Cancellation
@@ -26,20 +26,22 @@ def unblock(changes: Changes, successors: Sequence[TaskId]) -> Rule[None]:
     """Start those of these locked tasks that wait for nothing any more.
 
     They are locked before looking: of two predecessors that complete at once, the second then sees the first.
+    Those that take results keep their dependencies, so that the results are not pruned before they complete.
     """
     if not successors:
         return
     tasks: dict[TaskId, Task] = yield questions.LoadTasks(successors)
-    blocked = yield questions.StillWaiting(successors)
-    free = [successor for successor in successors if successor not in blocked]
-    if free:
-        yield questions.DropDependencies(free)
-    for successor in free:
-        task = tasks.get(successor)
-        if task is not None and task.state is State.WAITING:
-            is_early = task.run_at > changes.now
-            moved = changes.move(task, Verb.UNBLOCK, State.SCHEDULED if is_early else State.READY)
-            changes.transitions.append(transition_of(Verb.UNBLOCK, moved))
+    waiting = [one for one in successors if one in tasks and tasks[one].state is State.WAITING]
+    if not waiting:
+        return
+    blocked = yield questions.StillWaiting(waiting)
+    free = [tasks[successor] for successor in waiting if successor not in blocked]
+    if done := [task.id for task in free if not may_need_results(task)]:
+        yield questions.DropDependencies(done)
+    for task in free:
+        is_early = task.run_at > changes.now
+        moved = changes.move(task, Verb.UNBLOCK, State.SCHEDULED if is_early else State.READY)
+        changes.transitions.append(transition_of(Verb.UNBLOCK, moved))
 
 
 def abandon(changes: Changes, predecessor: TaskId, why: Cancellation) -> Rule[None]:
@@ -69,7 +71,7 @@ def _doomed(predecessor: TaskId, why: Cancellation) -> Rule[list[tuple[TaskId, C
 
 
 def _cancel(changes: Changes, task: Task, why: Cancellation, **fields: Any) -> Rule[None]:
-    if task.state is State.WAITING:
+    if task.state is State.WAITING and not may_need_results(task):
         yield questions.DropDependencies([task.id])
     end = {"finished_at": changes.now, **why.fields, **fields}
     moved = changes.move(task, Verb.CANCEL, State.CANCELLED, **end)

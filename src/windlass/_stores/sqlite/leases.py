@@ -135,7 +135,10 @@ def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
     if not tx.run_exactly(len(batch), "complete", {"now": tx.at, "settlements": as_json(given)}):
         return False
     tx.wakes.freed.update(held)
-    if successors_in(batch) or tx.value("any_dependency") is not None:
+    is_joined = tx.value("any_dependency") is not None
+    if is_joined:
+        tx.run("forget_dependencies", {"successors": listed(ids)})
+    if is_joined or successors_in(batch):
         run(tx, follow_up(tx, ids, batch))
     return True
 

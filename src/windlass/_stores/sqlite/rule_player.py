@@ -96,7 +96,7 @@ def _answer(tx: Transaction, question: questions.Question | questions.Write) -> 
             return dict(tx.rows("existing", {"ids": listed(ids)}))
         case questions.Dependents(ids):
             return [row[1] for row in tx.rows("dependents", {"ids": listed(ids)})]
-        case questions.LoadTasks(ids):
+        case questions.LoadTasks(ids) | questions.LoadJoins(ids):
             return {task.id: task for one in ids for task in read_tasks(tx.rows("get", {"id": one}))}
         case questions.EndedFences():
             return {}  # questions.LoadTasks leaves out no ended task.
@@ -124,7 +124,7 @@ def _write(tx: Transaction, write: questions.Write) -> None:
             tx.run_many("keep_key", [_key_row(tx, key) for key in keys])
             tx.run_many("depend", [{"predecessor": p, "successor": s} for p, s in dependencies])
         case questions.DropDependencies(ids):
-            tx.run_many("forget_dependencies", [{"successor": task_id} for task_id in ids])
+            tx.run("forget_dependencies", {"successors": listed(ids)})
         case questions.RecordAttempts(attempts):
             _record(tx, attempts)
         case questions.DeleteDead(tasks):
@@ -186,6 +186,7 @@ def delete(tx: Transaction, task_id: TaskId, tenant: str, idempotency_key: str |
     """Delete an ended task and everything about it, except an idempotency key that is kept for longer."""
     for name in ("forget", "forget_attempts", "forget_marks"):
         tx.run(name, {"id": task_id})
+    tx.run("forget_dependencies", {"successors": listed([task_id])})
     if idempotency_key is not None:
         tx.run("forget_key", {"tenant": tenant, "key": idempotency_key, "task_id": task_id})
 

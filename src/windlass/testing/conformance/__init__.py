@@ -50,6 +50,7 @@ from .records import TestAuditedRecords, TestExpectedRecords, TestRecords, TestS
 from .replies import TestReplies
 from .unique import TestConcurrentDuplicates, TestFingerprints, TestUniquePeriods, TestUniqueSuccessors
 from .upkeep.history import TestHistory
+from .upkeep.joins import TestJoins
 from .upkeep.lead import TestLead
 from .upkeep.promote import TestPromote, TestSpreadReplay
 from .upkeep.prune import TestPrune
@@ -98,6 +99,7 @@ __all__ = [
     "TestHistory",
     "TestIdempotencyKeys",
     "TestStoredRecords",
+    "TestJoins",
     "TestLead",
     "TestLevels",
     "TestLifecycle",

@@ -1,12 +1,10 @@
--- Delete the attempts and keys of the tasks in one day's partition of the history; returns how many tasks it
--- has of each queue and state, and a row with number 0 in any case. If a task still waits for one of them: delete
--- nothing, return no row.
+-- Delete the attempts and keys of the tasks in one day's partition of the history that no other task needs; returns how
+-- many these are by queue and state.
 -- A task completed at its first claim has no attempts of its own.
-WITH awaited AS MATERIALIZED (
-    SELECT EXISTS (
-        SELECT FROM windlass.dependency AS d
-        INNER JOIN windlass./* :partition */ AS h ON h.id = d.predecessor
-    ) AS some
+WITH needed AS MATERIALIZED (
+    SELECT d.predecessor AS id
+    FROM windlass.dependency AS d
+    INNER JOIN windlass./* :partition */ AS h ON h.id = d.predecessor
 ),
 
 lines AS (
@@ -14,7 +12,7 @@ lines AS (
     USING windlass./* :partition */ AS h
     WHERE
         a.task_id = h.id AND (h.fence > 1 OR h.state <> 'completed')
-        AND NOT (SELECT awaited.some FROM awaited)
+        AND NOT EXISTS (SELECT FROM needed WHERE needed.id = h.id)
 ),
 
 keys AS (
@@ -23,14 +21,10 @@ keys AS (
     WHERE
         h.idempotency_key IS NOT NULL AND i.tenant = h.tenant AND i.key = h.idempotency_key
         AND i.task_id = h.id AND i.until IS NULL
-        AND NOT (SELECT awaited.some FROM awaited)
+        AND NOT EXISTS (SELECT FROM needed WHERE needed.id = h.id)
 )
 
 SELECT h.queue, h.state, count(*) AS number
-FROM awaited, windlass./* :partition */ AS h
-WHERE NOT awaited.some
+FROM windlass./* :partition */ AS h
+WHERE NOT EXISTS (SELECT FROM needed WHERE needed.id = h.id)
 GROUP BY h.queue, h.state
-UNION ALL
-SELECT '', 'completed', 0
-FROM awaited
-WHERE NOT awaited.some

@@ -1,4 +1,4 @@
--- The tasks that wait for these.
+-- The tasks that wait for these, or need their results.
 SELECT d.predecessor::text, d.successor::text
 FROM windlass.dependency AS d
 WHERE d.predecessor = ANY ($1::uuid[])

@@ -1,5 +1,6 @@
 -- The hot path in one round trip: complete the tasks whose leases hold and, if that was all of them, claim.
--- Completed tasks move to the history. Tasks that others wait for are left to the rules, see settle.py.
+-- Completed tasks move to the history. Tasks that others wait for, and those that take results of others, are left to
+-- the rules, see settle.py.
 -- statements.py puts in the candidates to claim.
 -- Claimed rows are updated by ctid and not by id. One that has changed since the statement began is missed; it is
 -- still ready, and the next claim finds it.
@@ -14,6 +15,7 @@ done AS (
     USING unnest($2::uuid[], $3::bigint[], $4::double precision[], $5::text[], $6::bytea[])
         AS g (id, fence, duration, outcome, result)
     WHERE t.id = g.id AND t.fence = g.fence AND t.state IS NOT DISTINCT FROM 'running' AND NOT t.awaited
+        AND (t.result_into IS NULL OR t.after IS NULL)
     RETURNING
         /* :fixed_columns_of_t */, t.run_at, t.fence, t.attempt, t.cancel_requested, t.cancelled_by, t.cancel_reason,
         t.worker, t.progress_fraction, t.progress_message, t.limited, g.duration, coalesce(g.outcome, ($5::text[])[1]) AS outcome, g.result

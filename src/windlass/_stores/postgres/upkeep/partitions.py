@@ -1,5 +1,7 @@
 """The history's partitions, one for each day (UTC) on which tasks ended: created ahead, dropped once expired.
 
+An expired day of which other tasks need some records is replaced by one that has only these.
+
 Creating or dropping one takes locks that settlements and queries wait for. So if a lock is not granted at
 once, the partition is left for the next time; until then its rows are in `history_rest`.
 """
@@ -8,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import asyncpg
 
@@ -27,11 +30,20 @@ _STATEMENT_TIMEOUT = "SET LOCAL statement_timeout = '5s'"
 
 # Attached, which does not block settlements as creating it in place would. LIKE copies no storage parameters.
 # Rows are only inserted and soon dropped with the table, so it is analysed but not vacuumed.
-_CREATE = """
+_CREATE_APART = """
 CREATE TABLE windlass.{name} (LIKE windlass.history INCLUDING ALL EXCLUDING INDEXES)
 WITH (autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_scale_factor = 0.5);
+"""
+_ATTACH = """
 ALTER TABLE windlass.history ATTACH PARTITION windlass.{name}
 FOR VALUES FROM ('{first} 00:00:00+00') TO ('{last} 00:00:00+00')
+"""
+_CREATE = f"{_CREATE_APART.rstrip()}{_ATTACH}"
+
+_REPLACE = """
+ALTER TABLE windlass.history DETACH PARTITION windlass.{name};
+DROP TABLE windlass.{name};
+ALTER TABLE windlass.{name}_kept RENAME TO {name};
 """
 
 _CREATE_AROUND = """
@@ -103,12 +115,16 @@ async def existing(connections: Connections) -> list[date]:
 async def drop_before(connections: Connections, day: date) -> Counter[tuple[str, State]]:
     """Drop the partitions of earlier days with their tasks' attempts and keys; count by queue and state.
 
-    A day is kept while its partition is locked, or while a task waits for one of its tasks.
+    A day is kept while its partition is locked. The records that other tasks need are kept: the others go as
+    soon as they are at least as many, so that each is copied once, and again only when half of them are gone.
     """
     dropped: Counter[tuple[str, State]] = Counter()
     for old in await existing(connections):
         if old < day:
-            dropped += await _drop(connections, old)
+            dropped += await _delete_joins(connections, old)
+            needed, number = (await _on_day(connections, "count_day", old))[0]
+            if needed == 0 or 2 * needed <= number:
+                dropped += await _drop(connections, old, needed)
     return dropped
 
 
@@ -123,21 +139,56 @@ async def _create(connections: Connections, day: date) -> bool:
     return True
 
 
-async def _drop(connections: Connections, day: date) -> Counter[tuple[str, State]]:
+async def _delete_joins(connections: Connections, day: date) -> Counter[tuple[str, State]]:
+    """Delete cancelled tasks that need others, which otherwise would keep these and be kept with them."""
+    return _by_queue_and_state(await _on_day(connections, "delete_day_joins", day))
+
+
+async def _on_day(connections: Connections, name: str, day: date) -> list[Any]:
+    statement = compose(name, connections.address.schema, partition=_name(day))
+    async with connections.one() as connection, connections.transaction(connection):
+        rows: list[Any] = await connection.fetch(statement, timeout=_DELETE_SECONDS)
+        return rows
+
+
+async def _drop(connections: Connections, day: date, needed: int) -> Counter[tuple[str, State]]:
+    """Drop a day, or replace it by a table with those of its tasks that others need."""
     schema, name = connections.address.schema, _name(day)
-    table = f"{schema}.{name}"
+
+    def on_day(statement: str) -> str:
+        return compose(statement, schema, partition=name)
+
+    def filled(sql: str, name: str = name) -> str:
+        return in_schema(sql.format(name=name, first=day, last=day + _DAY), schema)
+
     try:
         async with connections.one() as connection, connections.transaction(connection):
             # Readers go on; replaying one of its tasks waits.
-            await connection.execute(f"{_LOCK_TIMEOUT}; LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
-            forget = compose("delete_day_details", schema, partition=name)
-            deleted = await connection.fetch(forget, timeout=_DELETE_SECONDS)
-            if not deleted:
-                return Counter()
-            await connection.execute(f"DROP TABLE {table}")
-            return Counter({(row[0], State(row[1])): row[2] for row in deleted if row[2]})
-    except (*_TRY_LATER, asyncpg.UndefinedTableError):
+            await connection.execute(
+                f"{_LOCK_TIMEOUT}; LOCK TABLE {schema}.{name} IN SHARE ROW EXCLUSIVE MODE"
+            )
+            deleted = await connection.fetch(on_day("delete_day_details"), timeout=_DELETE_SECONDS)
+            await connection.execute(filled(_CREATE_APART, f"{name}_kept"))
+            if needed:
+                await connection.execute(on_day("copy_day"), timeout=_DELETE_SECONDS)
+            # Enqueueing a task that needs one of these waits; then it does not find what was dropped.
+            await connection.execute(f"{_STATEMENT_TIMEOUT}; LOCK TABLE {schema}.{name} IN EXCLUSIVE MODE")
+            if await connection.fetchval(on_day("needs_more_of_day")):
+                raise _NeededMeanwhile
+            await connection.execute(
+                filled(_REPLACE) + filled(_ATTACH if needed else "DROP TABLE windlass.{name}")
+            )
+            return _by_queue_and_state(deleted)
+    except (*_TRY_LATER, asyncpg.UndefinedTableError, _NeededMeanwhile):
         return Counter()
+
+
+class _NeededMeanwhile(Exception):
+    """A task that needs one of the day was enqueued while the day was about to be dropped."""
+
+
+def _by_queue_and_state(rows: Sequence[Any]) -> Counter[tuple[str, State]]:
+    return Counter({(queue, State(state)): number for queue, state, number in rows})
 
 
 def _name(day: date) -> str:

@@ -206,16 +206,26 @@ def _prune_rows(
         yield from fetch("allow_scans")
         expired = statement("expired", env.schema, table=rule.table)
         rows = yield Query("expired", parameters, expired)
-    ids, queues = [row[0] for row in rows], [row[1] for row in rows]
+    ids = [row[0] for row in rows]
+    queues: Sequence[str] = [row[1] for row in rows]
     transitions: Sequence[TaskTransition] = ()
     if ids and rule.state is State.DEAD:
         transitions = yield from _prune_dead(env, ids, now)
     elif ids:
-        yield from fetch("delete_ended", ids)
-        yield from fetch("delete_attempts_and_keys", ids)
+        queues = yield from _delete_ended(ids)
     if len(ids) == limit or (yield from value("any_awaited_before", horizon)):
         return PrunedRows(queues, transitions)
     return PrunedRows(queues, transitions, horizon)
+
+
+def _delete_ended(ids: Sequence[TaskId]) -> Script[Sequence[str]]:
+    """Delete those of these locked tasks that no other needs, and what is theirs; return their queues."""
+    rows = yield from fetch("delete_ended", ids)
+    deleted = [row[0] for row in rows]
+    if deleted:
+        yield from fetch("delete_attempts_and_keys", deleted)
+        yield from fetch("delete_dependencies", deleted)  # A cancelled one might have been replayed.
+    return [row[1] for row in rows]
 
 
 def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Script[Sequence[TaskTransition]]:

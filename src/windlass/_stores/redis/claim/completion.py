@@ -10,7 +10,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from ...._model.state import State
-from ...._model.task import TaskId
+from ...._model.task import TaskId, may_need_results
 from ...._model.verdict import Complete, Settlement
 from ...rules.settlement import settled
 from ..connection.link import Argument
@@ -49,6 +49,7 @@ def _is_simple(settlement: Settlement, stored: Stored) -> bool:
         and settlement.progress is None
         and task.fence == settlement.lease.fence
         and not stored.has_dependents
+        and not may_need_results(task)
         and task.fingerprint is None
         and task.expires_at is None
     )

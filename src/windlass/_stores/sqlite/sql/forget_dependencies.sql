@@ -1,3 +1,3 @@
--- Delete what a task waits for. Uses windlass_dependency_successor.
+-- Delete what tasks wait for, or need the results of. Uses windlass_dependency_successor.
 DELETE FROM windlass_dependency
-WHERE successor = :successor
+WHERE successor IN (SELECT value FROM json_each(:successors))

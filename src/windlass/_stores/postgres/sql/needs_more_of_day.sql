@@ -1,0 +1,16 @@
+-- Whether another task needs one of a partition that was not copied, or one of those was cancelled and needs others.
+-- LATERAL and OFFSET 0 make the planner look up what is needed instead of scanning the day.
+SELECT EXISTS (
+    SELECT FROM (
+        SELECT d.predecessor AS id, true AS needed FROM windlass.dependency AS d
+        UNION
+        SELECT d.successor, false FROM windlass.dependency AS d
+    ) AS either
+    CROSS JOIN LATERAL (
+        SELECT h.id
+        FROM windlass./* :partition */ AS h
+        WHERE h.id = either.id AND (either.needed OR h.state = 'cancelled')
+        OFFSET 0
+    ) AS found
+    WHERE NOT EXISTS (SELECT FROM windlass./* :partition */_kept AS k WHERE k.id = found.id)
+)

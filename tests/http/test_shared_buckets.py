@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -107,11 +108,12 @@ def test_processes_together_keep_to_the_rate_though_one_is_killed(descriptor: in
     assert rate <= passed <= rate + rate * 2.5 + 1
 
 
-@pytest.mark.system
-def test_a_process_that_was_stopped_with_a_bucket_makes_others_refuse_and_not_wait(descriptor: int) -> None:
+@contextmanager
+def held_elsewhere(descriptor: int, name: str) -> Iterator[subprocess.Popen[str]]:
+    """Let another process hold a bucket until it reads a line, or is killed."""
     holding = f"""
 from windlass._http.bounds.shared_buckets import SharedBuckets
-with SharedBuckets({descriptor}).bucket("k"):
+with SharedBuckets({descriptor}).bucket({name!r}):
     print("held", flush=True)
     input()
 """
@@ -124,16 +126,63 @@ with SharedBuckets({descriptor}).bucket("k"):
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    limiter = RateLimiter(SharedBuckets(descriptor))
-    began = monotonic()
-    with pytest.raises(Problem) as refused:
-        limiter.take_request(key("k", 5))
-    assert (refused.value.status, refused.value.code) == (503, "busy")
-    assert monotonic() - began < 5
-    assert passes(limiter, key("other", 5))
-    holder.kill()  # its lock goes with it
+    yield holder
+    holder.kill()
     holder.communicate()
-    assert passes(limiter, key("k", 5))
+
+
+@pytest.mark.system
+def test_a_process_that_was_stopped_with_a_bucket_makes_others_refuse_and_not_wait(descriptor: int) -> None:
+    limiter = RateLimiter(SharedBuckets(descriptor))
+    with held_elsewhere(descriptor, "k"):
+        began = monotonic()
+        with pytest.raises(Problem) as refused:
+            limiter.take_request(key("k", 5))
+        assert (refused.value.status, refused.value.code) == (503, "busy")
+        assert monotonic() - began < 5
+        assert passes(limiter, key("other", 5))
+    assert passes(limiter, key("k", 5))  # The lock went with the process.
+
+
+@pytest.mark.system
+def test_a_process_that_was_interrupted_with_a_bucket_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, descriptor: int
+) -> None:
+    monkeypatch.setattr(shared_buckets, "_LOCK_SECONDS", 30.0)
+    limiter = RateLimiter(SharedBuckets(descriptor))
+    with held_elsewhere(descriptor, "k") as holder:
+        asked = threading.Thread(target=holder.communicate, args=("go on\n",))
+        asked.start()
+        assert passes(limiter, key("k", 5))
+        asked.join()
+
+
+@pytest.mark.system
+def test_after_one_long_wait_others_are_short(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> None:
+    """Else a process that was stopped would slow all others down until it is replaced."""
+    monkeypatch.setattr(shared_buckets, "_LOCK_SECONDS", 1.0)
+    monkeypatch.setattr(shared_buckets, "_SHORT_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(shared_buckets, "_SHORT_FOR_SECONDS", 600.0)
+    limiter, times = RateLimiter(SharedBuckets(descriptor)), [monotonic()]
+    with held_elsewhere(descriptor, "k"):
+        for _ in range(21):
+            with pytest.raises(Problem, match="stalled"):
+                limiter.take_request(key("k", 5))
+            times.append(monotonic())
+    assert times[1] - times[0] >= 1.0
+    assert times[-1] - times[1] < 20.0
+
+
+@pytest.mark.system
+def test_a_request_that_was_decided_is_answered_without_figures_if_its_bucket_is_held(
+    descriptor: int,
+) -> None:
+    """A 503 would say that a task that was stored was not: who repeats it would have two."""
+    limiter, kept = RateLimiter(SharedBuckets(descriptor)), key("k", 5)
+    limiter.take_request(kept)
+    assert limiter.headers(kept)
+    with held_elsewhere(descriptor, "k"):
+        assert limiter.headers(kept) == {}
 
 
 def test_a_full_set_gives_up_the_fullest_bucket(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> None:

@@ -29,7 +29,7 @@ class Buckets(Protocol):
     """Where buckets are kept."""
 
     def bucket(self, name: str) -> AbstractContextManager[Bucket]:
-        """Lend the bucket of a key, to be read and changed within the context.
+        """Lend the bucket of a key, to be read and changed within the context; raise 503 if it is not free.
 
         Read the clock only then: others may have had the bucket while this process waited for it.
         """
@@ -91,11 +91,17 @@ class RateLimiter:
         return (0, max(waits)) if any(waits) else (number, 0.0)
 
     def headers(self, key: ApiKey | None) -> dict[str, str]:
-        """Build the fields of draft-ietf-httpapi-ratelimit-headers: quota and window, what is left."""
+        """Build the fields of draft-ietf-httpapi-ratelimit-headers: quota and window, what is left.
+
+        Empty if the bucket is not free: the request has been decided already.
+        """
         if key is None or not any(_rates(key)):
             return {}
-        with self._buckets.bucket(key.name) as bucket:
-            full_at, now = tuple(bucket), self._clock()
+        try:
+            with self._buckets.bucket(key.name) as bucket:
+                full_at, now = tuple(bucket), self._clock()
+        except Problem:
+            return {}
         policies, states = [], []
         for measure, rate, at in zip(MEASURES, _rates(key), full_at, strict=True):
             if rate is not None:

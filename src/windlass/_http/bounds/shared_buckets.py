@@ -23,7 +23,11 @@ _NUMBERS = len(MEASURES)
 _IDS = _SETS * _WAYS * _ID_BYTES
 _SIZE = _IDS + _SETS * _WAYS * _NUMBERS * 8
 
-_LOCK_SECONDS = 0.02  # others hold a lock for microseconds, unless they were stopped meanwhile
+# Others hold a lock for microseconds, or for some turns of the scheduler if many processes are busy. Waiting
+# blocks the event loop: so after one long wait in vain (the other was stopped), waits are short for a while.
+_LOCK_SECONDS = 0.2
+_SHORT_LOCK_SECONDS = 0.02
+_SHORT_FOR_SECONDS = 1.0
 _LOCK_STEP = 0.0005
 
 
@@ -39,6 +43,7 @@ class SharedBuckets:
 
     def __init__(self, descriptor: int) -> None:
         self._file = descriptor
+        self._short_until = 0.0
         memory = memoryview(mmap.mmap(descriptor, _SIZE))
         self._ids = memory[:_IDS]
         # One number is written at once: a process that is killed leaves no half of it.
@@ -71,12 +76,15 @@ class SharedBuckets:
         return fullest, [0.0] * _NUMBERS
 
     def _lock(self, place: int) -> None:
-        until = monotonic() + _LOCK_SECONDS
+        began = monotonic()
+        until = began + (_SHORT_LOCK_SECONDS if began < self._short_until else _LOCK_SECONDS)
         while True:
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
                 return
             except (BlockingIOError, PermissionError):
-                if monotonic() > until:
+                if (now := monotonic()) > until:
+                    if began >= self._short_until:
+                        self._short_until = now + _SHORT_FOR_SECONDS
                     raise Problem("busy", "another server process is stalled; retry") from None
             sleep(_LOCK_STEP)

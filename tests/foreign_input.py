@@ -39,7 +39,7 @@ TASKS: list[dict[str, Any]] = [
     {"secret": ["re:(a*)*b"]}, {"secret": ["s" * 1000]}, {"secret": [str(n) for n in range(1001)]},
     {"secret": ["a\x1bb"]},
     {"trace": ""}, {"trace": "t"}, {"trace": "x" * 10_000},
-    {"after": ["x" * 100]}, {"after": [new_id()] * 1001}, {"before": ["x"]},
+    {"after": ["x" * 100]}, {"after": [new_id()] * 100_001}, {"before": ["x"]},
 ]  # fmt: skip
 
 

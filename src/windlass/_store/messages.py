@@ -31,6 +31,9 @@ from .protocol import Finding, Promise, Promoted, Store
 P = ParamSpec("P")
 T = TypeVar("T")
 
+MAX_REQUEST_BYTES = 64 << 20
+"""Bytes of a request as JSON, over HTTP."""
+
 _NULL = b"null"
 
 

@@ -19,6 +19,7 @@ from ..auth import Caller
 from ..long_poll import WakeListener
 from ..page import size_of
 from ..service import Service
+from ..store_batch import LARGE, read_enqueue
 from ..store_input import attributed, check
 from ..store_secrets import with_declared_secrets, with_stored_secrets, without_secrets
 from ..web.body import decode_body, decode_errors, read_body
@@ -41,13 +42,7 @@ async def call_verb(service: Service, caller: Caller, request: Request, verb: st
     caller.require_scope(kind.scope, *kind.other_scopes)
     caller.require_unbound()
     body = await read_body(request, batch=True) or b"{}"
-    message = await decode_body(body, _decoders[name].decode)
-    caller.require_scope(message.needed_scope)
-    if getattr(message, "kind", None) in _FOR_ADMINS:
-        caller.require_scope(Scope.ADMIN)
-    message = attributed(await with_stored_secrets(service, caller, message), caller)
-    with decode_errors():
-        await off_loop(len(body), check, message, reserved=caller.has_scope(Scope.OPERATE))
+    message = await _read(service, caller, name, body)
     if isinstance(message, messages.EnqueueRequest):
         service.rate_limiter.take_work(caller.key, message.batch)
     message = await with_declared_secrets(service, message)
@@ -57,7 +52,23 @@ async def call_verb(service: Service, caller: Caller, request: Request, verb: st
     else:  # by ids, a client wants all of them
         found = await message.call(service.store)
     response = await without_secrets(service, caller, message, found)
-    return Response(encode_stored(response), media_type="application/json")
+    size = len(body) if isinstance(message, messages.EnqueueRequest) else 0
+    return Response(await off_loop(size, encode_stored, response), media_type="application/json")
+
+
+async def _read(service: Service, caller: Caller, name: str, body: bytes) -> Any:
+    """Decode a request and check it, as that of the caller. Raises what an operation raises for its body."""
+    reserved = caller.has_scope(Scope.OPERATE)
+    if messages.REQUESTS[name] is messages.EnqueueRequest and len(body) > LARGE:
+        return await read_enqueue(body, caller, reserved=reserved)
+    message = await decode_body(body, _decoders[name].decode)
+    caller.require_scope(message.needed_scope)
+    if getattr(message, "kind", None) in _FOR_ADMINS:
+        caller.require_scope(Scope.ADMIN)
+    message = attributed(await with_stored_secrets(service, caller, message), caller)
+    with decode_errors():
+        await off_loop(len(body), check, message, reserved=reserved)
+    return message
 
 
 async def wakes(service: Service, caller: Caller, request: Request) -> Response:

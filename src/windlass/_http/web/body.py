@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from ..._store.messages import MAX_REQUEST_BYTES
 from .json_structure import check_structure
 from .load import SMALL_BODY, held_by
 from .off_loop import SMALL, off_loop
@@ -17,7 +18,7 @@ from .problems import Problem
 MAX_BODY = 2 << 20
 """Bytes of a request body: enough for one task."""
 
-MAX_BATCH_BODY = 64 << 20
+MAX_BATCH_BODY = MAX_REQUEST_BYTES
 """Bytes of the body of a batch."""
 
 MAX_SECONDS = 15.0
@@ -63,11 +64,28 @@ async def decode_body(raw: bytes, decode: Callable[[bytes], Any]) -> Any:
 def decode_json(raw: bytes, decode: Callable[[bytes], Any]) -> Any:
     """Check the encoding and structure of JSON, then decode it. Raises a Problem."""
     try:
-        _check_utf8(raw)
+        check_utf8(raw)
         check_structure(raw)
         return decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(error) from None
+
+
+def check_utf8(body: bytes) -> None:
+    """Raise a Problem unless the body is UTF-8: msgspec does not look into raw JSON such as payloads.
+
+    Decodes in parts: as a whole it could take four times the memory, and all of the time at once.
+    """
+    if body.isascii():
+        return
+    decoder = getincrementaldecoder("utf-8")()
+    for start in range(0, len(body), _PART):
+        pending = len(decoder.getstate()[0])
+        try:
+            decoder.decode(body[start : start + _PART], final=start + _PART >= len(body))
+        except UnicodeDecodeError as error:
+            at = start - pending + error.start
+            raise Problem("invalid-request", f"the body is not UTF-8 at byte {at}") from None
 
 
 def require_media_type(request: Request, kind: str, name: str) -> None:
@@ -148,20 +166,3 @@ def unreadable(error: Exception) -> Problem:
 def _too_large(most: int) -> Problem:
     hint = "" if most == MAX_BATCH_BODY else "; larger chains can be sent as a batch"
     return Problem("too-large", f"the body is larger than {most:,} bytes{hint}")
-
-
-def _check_utf8(body: bytes) -> None:
-    """Check the encoding here: msgspec does not look into raw JSON such as payloads.
-
-    Decodes in parts: as a whole it could take four times the memory, and all of the time at once.
-    """
-    if body.isascii():
-        return
-    decoder = getincrementaldecoder("utf-8")()
-    for start in range(0, len(body), _PART):
-        pending = len(decoder.getstate()[0])
-        try:
-            decoder.decode(body[start : start + _PART], final=start + _PART >= len(body))
-        except UnicodeDecodeError as error:
-            at = start - pending + error.start
-            raise Problem("invalid-request", f"the body is not UTF-8 at byte {at}") from None

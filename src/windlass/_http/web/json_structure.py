@@ -19,6 +19,7 @@ MAX_MEMBERS = 500_000
 """Names, texts, objects and lists of a body in its upper levels, where tasks and ids are listed."""
 
 _UPPER_LEVELS = 3
+_LISTED_LEVEL = 3  # of the objects in `{"batch": [{…}, …]}`
 _SHORT = 2_000
 _OPAQUE = ("payload", "result")
 _COLON, _OBJECT, _LIST = b":{["
@@ -26,14 +27,16 @@ _CLOSE = b"}]"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = re.compile(_STRING + rb"[ \t\r\n]*+:?+|[][{}]", re.DOTALL)
 _STRUCTURE = re.compile(_STRING + rb"[ \t\r\n]*+:?+|[][{},]", re.DOTALL)
+_NEXT_BRACKET = re.compile(rb'[^]["{}]*+(?:' + _STRING + rb'[^]["{}]*+)*+[][{}]', re.DOTALL)
 
 
-def check_structure(body: bytes) -> None:
+def check_structure(body: bytes, *, short: int = _SHORT) -> None:
     """Raise a Problem if an object has a name twice, naming the place; or if there is too much in the body.
 
-    Whether the body is JSON at all is left to the decoder.
+    Bodies of up to `short` bytes are decoded for it, which is faster, but in one go. Whether the body is JSON
+    at all is left to the decoder.
     """
-    if len(body) <= _SHORT and not _may_have_duplicates(body):
+    if len(body) <= short and not _may_have_duplicates(body):
         return
     end = _first_duplicate(body)
     if end is not None:
@@ -41,6 +44,31 @@ def check_structure(body: bytes) -> None:
         code = "invalid-payload" if any(part in _OPAQUE for part in path) else "invalid-request"
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
         raise Problem(code, f"an object has the same name twice - at `${place}`")
+
+
+def listed_places(body: bytes, most: int) -> list[tuple[int, int]]:
+    """Return where each object begins and ends that the body lists, as `{"batch": [{…}, …]}`.
+
+    Raises a Problem for more than `most`, or too many levels. Checks nothing else, and ends where there is no
+    JSON.
+    """
+    places: list[tuple[int, int]] = []
+    depth = position = start = 0
+    while (found := _NEXT_BRACKET.match(body, position)) is not None:
+        position = found.end()
+        if body[position - 1] in _CLOSE:
+            depth -= 1
+            if depth == _LISTED_LEVEL - 1:
+                places.append((start, position))
+            continue
+        depth += 1
+        if depth == _LISTED_LEVEL:
+            start = position - 1
+            if len(places) >= most:
+                raise Problem("too-large", f"a batch lists at most {most:,} objects; split it")
+        elif depth > MAX_NESTING:
+            raise Problem("invalid-request", f"the body is nested deeper than {MAX_NESTING} levels")
+    return places
 
 
 def _may_have_duplicates(body: bytes) -> bool:

@@ -12,7 +12,7 @@ from ..order.priority import parse_priority
 from . import keys
 from .chain import Step, check_number, check_size, decode_steps
 from .fingerprint import MAX_FIELDS_BYTES, checked_unique, is_fingerprint
-from .new_task import checked_after, checked_expiry, checked_timeout
+from .new_task import checked_expiry, checked_timeout
 from .options import checked_name, checked_number, checked_text, parse_duration
 from .patterns import PREFIX, compiled
 from .payload import MAX_BYTES, parse_payload
@@ -22,6 +22,9 @@ from .trace import checked_trace
 
 MAX_STORED_BYTES = 3 * MAX_BYTES
 """Bytes of a payload as it is stored: with a predecessor's result in it, or with encrypted fields."""
+
+MAX_GROUP = 100_000
+"""Tasks that one task may wait for: all others of the largest batch."""
 
 MAX_SECRET = 1_000
 _MAX_PARAMETER = 128
@@ -44,7 +47,9 @@ def check_new_task(task: NewTask, *, reserved: bool) -> None:
         raise InvalidOption("give expires_at or expires_in, not both")
     if task.after and task.before:  # tasks could wait for each other
         raise InvalidOption("give after or before, not both")
-    for one in checked_after(task.after):  # one that is no id is simply not found
+    if len(task.after) > MAX_GROUP:
+        raise InvalidOption(f"a task can wait for at most {MAX_GROUP:,} others, got {len(task.after):,}")
+    for one in task.after:  # one that is no id is simply not found
         checked_text(one, "a task id in after", 36)
     checked_expiry(task.expires_in)
     _check_key(task, reserved=reserved)

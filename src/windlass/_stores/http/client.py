@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -15,13 +16,16 @@ import msgspec
 from ... import errors
 from ..._store.failures import error_of
 from ..._store.json_codec import Decoder, encode
-from ..._store.messages import REQUESTS, Request
+from ..._store.messages import MAX_REQUEST_BYTES, REQUESTS, Request
 from ..._store.protocol import Wake
 
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
 RESPONSE_SECONDS = 30.0
+BYTES_PER_SECOND = 1 << 20
+"""Large requests get longer for their response: a second more for so many bytes."""
+
 CLOSE_SECONDS = 2.0
 SILENCE_SECONDS = 25.0
 """A server that streams hints sends something more often than this."""
@@ -29,7 +33,7 @@ SILENCE_SECONDS = 25.0
 _LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60.0)
 """Connections are kept between heartbeats and polls; `windlass serve` keeps one that is idle for 75 s."""
 
-_FORBIDDEN, _INVALID = 403, 422
+_FORBIDDEN, _TOO_LARGE, _INVALID = 403, 413, 422
 _NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _UNNAMED_TRANSIENT = (429, 500, 502, 503, 504)
 """Without a problem document of ours: a proxy's response while its server is unavailable."""
@@ -54,18 +58,29 @@ class StoreClient:
         self.key = _checked_key(key)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
 
-    async def request(self, request: Request[T]) -> T:
-        """Send a request and decode the response. Raises what the store raised."""
-        response = await self.send(request)
+    async def request(self, request: Request[T], body: bytes | None = None) -> T:
+        """Send a request and decode the response; `body` is the request if it is encoded already.
+
+        Raises what the store raised, and InvalidOption for a request that is too large to send.
+        """
+        response = await self.send(request, body)
         try:
             decoded: T = _decoders[request.verb].decode(response)
         except msgspec.DecodeError as error:
             raise errors.StoreUnavailable(f"{self.url} sent an invalid response: {error}") from error
         return decoded
 
-    async def send(self, request: Request[Any]) -> bytes:
-        """Send a request; return the response as JSON."""
-        response = await self._post(request.verb, encode(request))
+    async def send(self, request: Request[Any], body: bytes | None = None) -> bytes:
+        """Do the same, but return the response as JSON."""
+        if body is None:
+            body = encode(request)
+        if len(body) > MAX_REQUEST_BYTES:
+            raise errors.InvalidOption(
+                f"this {request.verb} is {len(body):,} bytes of JSON, and a store over HTTP takes at most "
+                f"{MAX_REQUEST_BYTES:,} in one call: nothing was sent. Pass fewer tasks at once, or smaller "
+                f"payloads; calls that must be all or nothing need a connection to the database itself"
+            )
+        response = await self._post(request.verb, body)
         if response.status_code == httpx2.codes.OK:
             return bytes(response.content)
         raise self._error_of(response)
@@ -79,10 +94,13 @@ class StoreClient:
 
     async def _post(self, verb: str, body: bytes) -> httpx2.Response:
         headers = {"content-type": "application/json"}
+        seconds = RESPONSE_SECONDS + len(body) // BYTES_PER_SECOND
+        timeout = httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
         try:
-            return await self._http_client().post(f"/store/{verb}", content=body, headers=headers)
+            client = self._http_client()
+            return await client.post(f"/store/{verb}", content=body, headers=headers, timeout=timeout)
         except httpx2.HTTPError as error:
-            raise errors.StoreUnavailable(f"{self.url} did not answer: {type(error).__name__}") from error
+            raise errors.StoreUnavailable(no_response(self.url, error, seconds)) from error
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         """Yield hints as they arrive, until the connection breaks.
@@ -104,9 +122,7 @@ class StoreClient:
                     if line.strip():
                         yield _wake.decode(line.encode())
         except httpx2.HTTPError as error:
-            raise errors.StoreUnavailable(
-                f"lost the connection to {self.url}: {type(error).__name__}"
-            ) from error
+            raise errors.StoreUnavailable(no_response(self.url, error, SILENCE_SECONDS)) from error
 
     async def close(self) -> None:
         """Close the connections of this event loop and of others that still run."""
@@ -151,10 +167,17 @@ class StoreClient:
             problem: dict[str, Any] = msgspec.json.decode(response.content)
             code, detail = str(problem["code"]), str(problem["detail"])
         except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+            if status == _TOO_LARGE:
+                return errors.InvalidOption(
+                    f"{self.url}: a proxy refused the request as too large (413): raise its limit to 64 MiB "
+                    f"(nginx: client_max_body_size), or pass fewer tasks at once"
+                )
             hint = "" if transient else "; is this the address of a `windlass serve`?"
             return failed(f"{self.url} answered {status} without a windlass problem document{hint}")
         if status == httpx2.codes.UNAUTHORIZED:
             return errors.StoreError(f"{self.url} {self._unauthorized()}")
+        if status == _TOO_LARGE:
+            return errors.InvalidOption(f"{self.url}: {detail}")
         named = error_of(code, detail, str(problem.get("standing", "")))
         return failed(f"{self.url}: {detail}") if named is None else named
 
@@ -163,6 +186,37 @@ class StoreClient:
         if self.key is None:
             return "requires a key: create one there with `windlass keys create` and set WINDLASS_KEY"
         return "rejected the key in WINDLASS_KEY: it is another server's, expired or revoked"
+
+
+def no_response(url: str, error: httpx2.HTTPError, seconds: float) -> str:
+    """Return what to say of a request that got no response: which server, why, and what to do."""
+    parts = httpx2.URL(url)
+    address = url if parts.port else f"{url} (port {443 if parts.scheme == 'https' else 80})"
+    repeat = "the request may have been carried out, and repeating it is safe"
+    match error:
+        case httpx2.ConnectTimeout():
+            return (
+                f"timed out after {CONNECT_SECONDS:g} s connecting to {address}; check host, port and "
+                f"firewalls"
+            )
+        case httpx2.ConnectError():
+            return (
+                f"cannot connect to {address}: {_reason(error)}; check host and port, and that "
+                f"`windlass serve` is running there"
+            )
+        case httpx2.TimeoutException():
+            return f"timed out after {seconds:g} s waiting for {address}; {repeat}"
+        case _:
+            return f"lost the connection to {address}: {_reason(error)}; {repeat}"
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the system said, which is the innermost cause of an error."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)
+    return str(error).rstrip(".") or type(error).__name__
 
 
 @cache

@@ -6,10 +6,13 @@ from datetime import datetime
 from random import uniform
 from typing import Any, NoReturn, TypeVar
 
+from msgspec.structs import replace
+
 from ..._model.filter import Page, Slice
-from ..._model.lease import Heartbeat, HeartbeatReply
+from ..._model.lease import Claim, Heartbeat, HeartbeatReply
 from ..._model.record import Record
-from ..._store.json_codec import Decoder
+from ..._model.verdict import Receipt, Settled, Settlement
+from ..._store.json_codec import Decoder, encode
 from ..._store.messages import (
     AboutRequest,
     EnqueueRequest,
@@ -18,6 +21,7 @@ from ..._store.messages import (
     RecordsRequest,
     RemoteStore,
     Request,
+    SettleRequest,
     record_name,
 )
 from ..._store.protocol import Capability, Durability, Join, Migration, Promise, Wake
@@ -29,6 +33,9 @@ T = TypeVar("T")
 
 _UNKNOWN = Promise(durability=Durability.VOLATILE, why="unknown until the store is opened")
 _FIRST_PAUSE, _LAST_PAUSE = 0.1, 5.0  # seconds until it reconnects, doubled from one to the other
+SETTLE_BYTES = 8 << 20
+"""Settlements of more bytes are sent in several requests, none of which takes long."""
+
 _WORKER_REQUESTS = (HeartbeatRequest, AboutRequest, PruneRequest, EnqueueRequest)
 """A request of each scope that a worker and its keeper need."""
 
@@ -66,6 +73,29 @@ class HttpStore(RemoteStore):
 
     def request(self, request: Request[T]) -> Coroutine[Any, Any, T]:
         return self._client.request(request)
+
+    async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
+        """Settle, in several requests if the results are large: each settlement stands for itself.
+
+        With a claim, the receipts of a request that failed are UNKNOWN, so that the others are settled.
+        """
+        request = SettleRequest(tuple(batch), claim)
+        body = encode(request)
+        if len(body) <= SETTLE_BYTES or len(batch) < 2:
+            return await self._client.request(request, body)
+        half = len(batch) // 2
+        try:
+            first = await self.settle(batch[:half])
+        except StoreUnavailable:
+            if claim is None:
+                raise
+            first = Settled(receipts=(Receipt.UNKNOWN,) * half)
+        second = await self.settle(batch[half:], claim)
+        return replace(
+            second,
+            receipts=(*first.receipts, *second.receipts),
+            transitions=(*first.transitions, *second.transitions),
+        )
 
     def join(self, connection: object) -> Join:  # noqa: ARG002  as the protocol has it
         """Raise NotSupported: a local transaction cannot span the server."""

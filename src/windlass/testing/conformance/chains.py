@@ -118,6 +118,13 @@ class TestGroups(StoreTest):
         await self.settle_now(*(complete(one) for one in claimed))
         assert (await worker.claim_one()).task.id == last.id
 
+    async def test_a_group_may_be_larger_than_what_one_waits_for_alone(self) -> None:
+        members = some_tasks(1_100, root=(root := new_id()))
+        last = a_task(root=root, after=tuple(one.id for one in members))
+
+        assert all(one.created for one in await self.store.enqueue([*members, last]))
+        assert await self.state_of(last.id) is State.WAITING
+
     async def test_the_same_predecessor_twice_is_one(self, held: Claimed) -> None:
         last = await self.enqueue_one(after=(held.task.id, held.task.id))
 

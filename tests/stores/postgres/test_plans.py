@@ -154,7 +154,6 @@ STATEMENTS = {
         "delete_attempts_and_keys": "attempt_pkey idempotency_task",
         "load_cancelled": "history_id",
         "revive": "history_id",
-        "delete_day_joins": "history_id dependency_pkey dependency_successor attempt_pkey idempotency_task",
         # asking
         "attempts": "attempt_pkey history_id",
     }.items()
@@ -170,6 +169,11 @@ STATEMENTS = {
     ),
     "delete_sessions": Statement(text("delete_sessions"), "task_running"),
     "delete_dead": Statement(text("delete_dead"), "task_pkey task_dead"),
+    "delete_day_joins": Statement(
+        PUT_TOGETHER["delete_day_joins"],
+        "history_id dependency_pkey dependency_successor attempt_pkey idempotency_task",
+        walks="dependency_successor",
+    ),
     "prune_keys": Statement(text("prune_keys"), "idempotency_until ctid"),
     "poll": Statement(text("poll"), "task_ready task_scheduled", walks="task_scheduled"),
 }

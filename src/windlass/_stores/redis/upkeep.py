@@ -23,7 +23,7 @@ from .claim.answers import read_bucket
 from .claim.relayout import finish_relayouts
 from .database import Database
 from .keys import SEPARATOR, unpacked
-from .rows import instant, moment
+from .rows import STATE_AT, STATES, instant, moment
 from .rule_player import declared_types, delete, play
 from .unit_of_work import UnitOfWork
 
@@ -110,12 +110,12 @@ async def prune(database: Database, default: Retention, limit: int, by: By | Non
             found = await database.client.call(
                 "ZRANGEBYSCORE", key, "-inf", f"({instant(horizon)}", "LIMIT", start, room
             )
-            ids = [unpacked(one) for one in found]
+            ids = await _unneeded(database, [unpacked(one) for one in found])
             gone, cancelled = await database.transact(partial(_delete, ids=ids, rules=rules))
             numbers += gone
             transitions += cancelled
-            start += len(ids) - gone.total()  # Those that others wait for stay.
-            if len(ids) < room:
+            start += len(found) - gone.total()  # Those that others need stay.
+            if len(found) < room:
                 break
     await _prune_keys(database)
     await finish_relayouts(database)
@@ -140,6 +140,22 @@ async def _horizons(database: Database, default: Retention) -> list[tuple[str, d
             if horizon is not None:
                 found.append((database.keys.ended(state, queue, type_name), horizon))
     return found
+
+
+async def _unneeded(database: Database, ids: list[TaskId]) -> list[TaskId]:
+    """Leave out ended tasks that another needs, unless they are dead, without reading their results.
+
+    What has changed meanwhile is noticed when the others are deleted.
+    """
+    needed = await database.client.call_all([("EXISTS", database.keys.successors(one)) for one in ids])
+    states = await database.client.call_all(
+        [("GETRANGE", database.keys.task(one), STATE_AT, STATE_AT) for one in ids]
+    )
+    return [
+        one
+        for one, is_needed, letter in zip(ids, needed, states, strict=True)
+        if not is_needed or STATES.get(letter) is State.DEAD
+    ]
 
 
 async def _delete(

@@ -172,7 +172,7 @@ STATEMENTS = {
     "delete_day_joins": Statement(
         PUT_TOGETHER["delete_day_joins"],
         "history_id dependency_pkey dependency_successor attempt_pkey idempotency_task",
-        walks="dependency_successor",
+        whole="dependency_successor",
     ),
     "prune_keys": Statement(text("prune_keys"), "idempotency_until ctid"),
     "poll": Statement(text("poll"), "task_ready task_scheduled", walks="task_scheduled"),

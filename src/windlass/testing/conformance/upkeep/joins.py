@@ -1,5 +1,6 @@
 """Joins: what a task takes results of is kept until it has completed, or its own record is gone."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -10,6 +11,8 @@ from ...._model.lease import Claimed
 from ...._model.queue import QueueSettings, Retention
 from ...._model.state import State
 from ...._model.task import TaskId
+from ...._store.protocol import Store
+from ....errors import NotFound
 from ..steps import OPERATOR, ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks, stop
 
 LONG = timedelta(days=365)
@@ -267,3 +270,43 @@ class TestJoins(StoreTest):
         numbers = [(await self.store.prune(retention, limit=2)).number for _ in range(4)]
 
         assert numbers == [2, 2, 1, 0]
+
+    async def test_a_replay_and_a_prune_at_once_leave_no_join_without_its_results(
+        self, worker: ManualWorker, other: Store
+    ) -> None:
+        joins = [await group(self, worker) for _ in range(3)]
+        for _ in joins:
+            await self.settle_now(bury(await worker.claim_one("last")))
+        self.clock.advance(2 * WEEK)
+        action = Replay(by=OPERATOR)
+
+        await asyncio.gather(
+            other.prune(Retention(), limit=100),
+            *(self.store.apply(action, Filter(ids=(last,)), limit=1) for last, _ in joins),
+            other.prune(Retention(), limit=100),
+        )
+
+        for last, members in joins:
+            if await self.exists(last) and await self.state_of(last) is State.READY:
+                assert await self.number_of(members) == len(members)
+
+    async def test_an_enqueue_and_a_prune_at_once_leave_no_join_without_its_results(
+        self, worker: ManualWorker, other: Store
+    ) -> None:
+        done = [await self.enqueue_and_settle(worker, complete) for _ in range(6)]
+        ids = [one.task.id for one in done]
+        self.clock.advance(WEEK)
+        short = Retention(completed=timedelta(hours=1))
+        joins = [a_task(after=(task_id,), **RESULTS) for task_id in ids]
+
+        answers = await asyncio.gather(
+            *(self.store.enqueue([join]) for join in joins[:3]),
+            other.prune(short, limit=100),
+            *(self.store.enqueue([join]) for join in joins[3:]),
+            other.prune(short, limit=100),
+            return_exceptions=True,
+        )
+
+        assert {type(one) for one in answers if isinstance(one, BaseException)} <= {NotFound}
+        for task_id, join in zip(ids, joins, strict=True):
+            assert await self.exists(task_id) or not await self.exists(join.id)

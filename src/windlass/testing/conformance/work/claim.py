@@ -163,8 +163,8 @@ class TestOrder(StoreTest):
 
     async def test_thousands_of_queues_are_claimed_from_in_one_order(self, worker: ManualWorker) -> None:
         """A queue for each customer. A claim costs by the ready tasks, not by the queues that it names."""
-        names = [f"customer-{number:04}" for number in range(2_000)]
-        tasks = [a_task(queue=names[7 * number % 50 * 40]) for number in range(60)]
+        names = [f"customer-{number:04}" for number in range(5_000)]
+        tasks = [a_task(queue=names[7 * number % 50 * 100]) for number in range(60)]
         await self.store.enqueue(tasks)
 
         async with asyncio.timeout(10):

@@ -1,5 +1,6 @@
 """Listening for wakes. They only shorten waits, so losing one must never cost more than a poll interval."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -26,7 +27,9 @@ async def listen_for_wakes(
         try:
             async for wake in store.wakes(queues):
                 on_wake(wake)
-        except Exception as error:  # noqa: BLE001 - without wakes, tasks would wait for the next poll
+        except Exception as error:  # without wakes, tasks would wait for the next poll
+            if _is_cancelled():  # and the store failed while it stopped listening
+                raise asyncio.CancelledError from error
             problem = error
         if monotonic() - began > LAST_PAUSE:
             pauses.succeeded()
@@ -37,3 +40,8 @@ async def listen_for_wakes(
             logger.warning("lost the connection for wakes, reconnecting: %s", problem)
         for missed in Wake:
             on_wake(missed)
+
+
+def _is_cancelled() -> bool:
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0

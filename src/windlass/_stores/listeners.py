@@ -8,7 +8,7 @@ a moment, until all have been.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from time import monotonic
 
@@ -79,7 +79,7 @@ class Listeners:
         return self._number
 
     @property
-    def queues(self) -> Iterable[str]:
+    def queues(self) -> Collection[str]:
         """The queues that any of them listens to."""
         return self._of_queue.keys()
 

@@ -192,13 +192,13 @@ class Line:
 
     async def close(self) -> None:
         self._is_closing = True
-        self.hub.close()
         for verb in list(self._next):
             self._send_next(verb)
         for message in list(self._waiting.values()):
             message.fail(StoreError("the store was closed"))
         with suppress(*TRANSIENT):
             await self.client.close()
+        await self.hub.close()
 
     # -- requests ------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ from .work.once import TestOnce
 from .work.rescue import TestRescue
 from .work.settle import TestBatches, TestCancelRequested, TestVerdicts
 from .work.transactions import TestTransactions
-from .work.wakes import TestWakes
+from .work.wakes import TestManyQueues, TestWakes
 
 __all__ = [
     "TestAgeing",
@@ -104,6 +104,7 @@ __all__ = [
     "TestLevels",
     "TestLifecycle",
     "TestLostReplies",
+    "TestManyQueues",
     "TestHeartbeatReplies",
     "TestOthersUnaffected",
     "TestOnce",

@@ -1,7 +1,7 @@
 """Wakes: waiting workers and keepers are notified of new work."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -12,16 +12,17 @@ from ..steps import ManualWorker, StoreTest, bury, complete, release
 
 DEADLINE_SECONDS = 10.0
 NUDGE_SECONDS = 0.2
+MANY_QUEUES = tuple(f"customer-{number:06}" for number in range(1_000))
 
 
 async def wakes_up(
-    listening: Store, wake: Wake, cause: Callable[[], Awaitable[object]], queue: str = "q"
+    listening: Store, wake: Wake, cause: Callable[[], Awaitable[object]], queues: Sequence[str] = ("q",)
 ) -> bool:
     """Whether a listener receives such wakes before the deadline: two, as the first may be that of its start.
 
     Wakes may be lost while the listener is still connecting, so the cause is repeated.
     """
-    listener = asyncio.ensure_future(_receive(listening, wake, queue))
+    listener = asyncio.ensure_future(_receive(listening, wake, queues))
     await asyncio.sleep(0)  # Lets the listener start.
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
@@ -37,8 +38,8 @@ async def wakes_up(
             await listener
 
 
-async def _receive(store: Store, wanted: Wake, queue: str) -> bool:
-    wakes = store.wakes([queue] if wanted is Wake.READY else [])
+async def _receive(store: Store, wanted: Wake, queues: Sequence[str]) -> bool:
+    wakes = store.wakes(queues if wanted is Wake.READY else [])
     received = 0
     try:
         async for wake in wakes:
@@ -126,5 +127,64 @@ class TestWakes(StoreTest):
     async def test_a_woken_worker_finds_the_task(self, worker: ManualWorker) -> None:
         queue = new_id()
 
-        assert await wakes_up(self.store, Wake.READY, lambda: self.enqueue_one(queue=queue), queue)
+        assert await wakes_up(self.store, Wake.READY, lambda: self.enqueue_one(queue=queue), [queue])
         assert len(await worker.claim(1, queue)) == 1
+
+
+async def _listen(store: Store, queues: Sequence[str], woken: asyncio.Event | None = None) -> None:
+    """Listen until cancelled."""
+    wakes = store.wakes(queues)
+    try:
+        async for _ in wakes:
+            if woken is not None:
+                woken.set()
+    finally:
+        await wakes.aclose()  # type: ignore[attr-defined]  # a generator in every store we know
+
+
+class TestManyQueues(StoreTest):
+    """A thousand queues, one for each customer, are as good as one."""
+
+    async def test_a_listener_is_woken_for_the_last_of_them(self) -> None:
+        last = MANY_QUEUES[-1]
+
+        assert await wakes_up(self.store, Wake.READY, lambda: self.enqueue_one(queue=last), MANY_QUEUES)
+
+    async def test_listeners_that_stop_together_all_end(self) -> None:
+        woken = asyncio.Event()
+        stopping = [
+            asyncio.ensure_future(_listen(self.store, MANY_QUEUES, woken)),
+            asyncio.ensure_future(_listen(self.store, [])),
+        ]
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not woken.is_set():
+                await self.enqueue_one(queue=MANY_QUEUES[0])
+                await asyncio.wait([asyncio.ensure_future(woken.wait())], timeout=NUDGE_SECONDS)
+
+        for one in stopping:
+            one.cancel()
+        done, _ = await asyncio.wait(stopping, timeout=DEADLINE_SECONDS)
+
+        assert len(done) == len(stopping)
+        assert all(one.cancelled() for one in stopping)
+
+    async def test_a_listener_can_be_stopped_while_it_starts(self) -> None:
+        for turns in range(6):
+            starting = asyncio.ensure_future(_listen(self.store, MANY_QUEUES))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            starting.cancel()
+            done, _ = await asyncio.wait([starting], timeout=DEADLINE_SECONDS)
+            assert done
+
+    async def test_those_who_stay_are_woken_after_others_have_left(self) -> None:
+        first, last = MANY_QUEUES[0], MANY_QUEUES[-1]
+        leaving = [asyncio.ensure_future(_listen(self.store, MANY_QUEUES)) for _ in range(3)]
+
+        async def leave_and_enqueue() -> None:
+            for one in leaving:
+                one.cancel()
+            await self.enqueue_one(queue=last)
+
+        assert await wakes_up(self.store, Wake.READY, leave_and_enqueue, [first, last])
+        await asyncio.wait(leaving, timeout=DEADLINE_SECONDS)

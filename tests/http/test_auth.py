@@ -66,7 +66,7 @@ class Asker:
 
     async def wakes(self, key: str | None) -> httpx2.Response:
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        async with self.http.stream("GET", f"{self.url}/store/wakes", headers=headers) as response:
+        async with self.http.stream("POST", f"{self.url}/store/wakes", json={}, headers=headers) as response:
             if response.status_code != 200:
                 await response.aread()
             return response
@@ -274,7 +274,7 @@ async def test_who_listens_hears_no_more_once_the_key_is_revoked(
     headers = {"authorization": f"Bearer {new.text}"}
     async with (
         asyncio.timeout(10),
-        asker.http.stream("GET", f"{asker.url}/store/wakes", headers=headers) as heard,
+        asker.http.stream("POST", f"{asker.url}/store/wakes", json={}, headers=headers) as heard,
     ):
         lines = heard.aiter_lines()
         await anext(lines)

@@ -145,7 +145,7 @@ STRANGERS = (
 async def test_every_operation_and_verb_refuses_strangers(headers: dict[str, str], call: Caller) -> None:
     """Derived from what the server has: none can be forgotten."""
     asked = [(one.method, re.sub(r"{\w+}", "x", one.path)) for one in OPERATIONS if one.scope is not None]
-    asked += [("POST", f"/store/{verb}") for verb in REQUESTS] + [("GET", "/store/wakes")]
+    asked += [("POST", f"/store/{verb}") for verb in REQUESTS] + [("POST", "/store/wakes")]
     assert len(asked) > 70
     for method, path in asked:
         response = await call(method, path, headers=headers)
@@ -167,7 +167,7 @@ async def test_other_names_are_not(host: str, call: Caller) -> None:
         ("GET", "/tasks", None),
         ("HEAD", "/tasks", None),
         ("GET", "/events", None),
-        ("GET", "/store/wakes", None),
+        ("POST", "/store/wakes", {}),
         ("POST", "/store/find", {"where": {}, "page": {}}),
         ("POST", "/keys", NEW_KEY),
         ("POST", PAUSE, None),
@@ -204,8 +204,13 @@ def origins(port: int) -> list[str]:
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 async def test_pages_of_other_origins_are_refused(method: str, either: Caller) -> None:
     asked = {
-        "GET": [("/tasks", None), ("/events", None), ("/store/wakes", None)],
-        "POST": [("/keys", NEW_KEY), (PAUSE, None), ("/store/put", {"kind": "queue", "record": {}})],
+        "GET": [("/tasks", None), ("/events", None)],
+        "POST": [
+            ("/keys", NEW_KEY),
+            (PAUSE, None),
+            ("/store/wakes", {}),
+            ("/store/put", {"kind": "queue", "record": {}}),
+        ],
         "PUT": [("/limits/n", {"running": 1})],
         "PATCH": [("/queues/default", {"stripes": 2})],
         "DELETE": [("/limits/n", None)],

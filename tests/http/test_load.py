@@ -122,7 +122,7 @@ async def test_every_stream_and_long_poll_counts(keyed: tuple[Load, httpx2.Async
             ("GET", "/events", None),
             ("GET", f"/tasks/{task}/events", None),
             ("GET", f"/tasks/{task}?wait=1", None),
-            ("GET", "/store/wakes?queue=q", None),
+            ("POST", "/store/wakes", {"queues": ["q"]}),
             ("GET", "/export", None),
             ("POST", "/work/claim", {"session": session, "queues": ["q"], "number": 1, "wait": 1}),
         ]

@@ -35,7 +35,7 @@ async def test_a_strange_name_is_refused_or_not_there(operation: Operation, on_e
         assert "x" not in response.headers
 
 
-@pytest.mark.parametrize("path", ["/events", "/tasks/{id}/events", "/store/wakes"])
+@pytest.mark.parametrize("path", ["/events", "/tasks/{id}/events"])
 async def test_the_head_of_a_stream_has_an_end(path: str, api_of: Api) -> None:
     """Otherwise the next request on that connection would wait for ever."""
     made = await api_of.enqueue()

@@ -92,7 +92,7 @@ def test_gone_while_listening(open_url: str, api: ApiServer, monkeypatch: pytest
     before = api.tasks()
     lines = [dial(open_url) for _ in range(20)]
     for line in lines:
-        line.sendall(head("GET", at(open_url, "/store/wakes?queue=q")))
+        line.sendall(head("POST", at(open_url, "/store/wakes"), f"content-type: {JSON}", "content-length: 0"))
         assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
     assert api.tasks() >= before + 20
     for line in lines:
@@ -121,7 +121,7 @@ async def test_steps_that_no_worker_could_enqueue(following: Any, ask: Ask) -> N
 async def test_hints_come_while_others_leave(http: httpx2.AsyncClient, open_url: str, ask: Ask) -> None:
     async with (
         asyncio.timeout(DEADLINE),
-        http.stream("GET", f"{open_url}/store/wakes?queue=default") as heard,
+        http.stream("POST", f"{open_url}/store/wakes", json={"queues": ["default"]}) as heard,
     ):
         lines = heard.aiter_lines()
         await anext(lines)
@@ -180,7 +180,9 @@ async def test_an_answer_that_takes_longer_than_a_head_may(
     monkeypatch.setattr(connection, "HEAD_SECONDS", 0.05)
     monkeypatch.setattr(remote, "PING_SECONDS", 0.05)
     with closing(dial(open_url)) as line:
-        line.sendall(head("GET", at(open_url, "/store/wakes")) + b"GET ")
+        line.sendall(
+            head("POST", at(open_url, "/store/wakes"), f"content-type: {JSON}", "content-length: 0") + b"GET "
+        )
         heard = b""
         while heard.count(b"1\r\n\n\r\n") < 6:
             part = await asyncio.to_thread(line.recv, 65536)

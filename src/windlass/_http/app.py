@@ -154,7 +154,7 @@ def _without_body(response: Response) -> Response:
 def _router() -> Router:
     paths: dict[str, dict[str, Route]] = {
         docs_page.style_path(): {"GET": Route(docs_page.style, "/docs/{style}", requires_key=False)},
-        "/store/wakes": {"GET": Route(store.wakes, "/store/wakes")},
+        "/store/wakes": {"POST": Route(store.wakes, "/store/wakes")},
         "/store/{verb}": {"POST": Route(store.call_verb, "/store/{verb}")},
     }
     for verb in _URGENT_VERBS:

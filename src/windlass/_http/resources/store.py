@@ -3,10 +3,11 @@
 POST /store/{verb} takes a request of `_store.messages` as JSON; the key needs the request's scope.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -31,6 +32,15 @@ from ..web.problems import Problem
 PING_SECONDS = 10.0
 _FOR_ADMINS = (KINDS[ApiKey], KINDS[Login])
 _decoders = {verb: Decoder[messages.Request[Any]](kind) for verb, kind in messages.REQUESTS.items()}
+
+
+class WakesInput(Struct, forbid_unknown_fields=True):
+    """The queues to listen to; none for a keeper."""
+
+    queues: tuple[str, ...] = ()
+
+
+_wakes = Decoder[WakesInput](WakesInput)
 
 
 async def call_verb(service: Service, caller: Caller, request: Request, verb: str = "") -> Response:
@@ -72,16 +82,21 @@ async def _read(service: Service, caller: Caller, name: str, body: bytes) -> Any
 
 
 async def wakes(service: Service, caller: Caller, request: Request) -> Response:
-    """Stream wakes, one JSON line each, until the client disconnects; empty lines are keep-alives."""
+    """Stream wakes, one JSON line each, until the client disconnects; empty lines are keep-alives.
+
+    The queues are in the body: the names of thousands do not fit into a request head.
+    """
     caller.require_scope(Scope.WORK)
     caller.require_unbound()
-    queues = request.query_params.getlist("queue")
-    check(queues)
+    body = await read_body(request, batch=True) or b"{}"
+    wanted = await decode_body(body, _wakes.decode)
+    with decode_errors():
+        await off_loop(len(body), check, wanted)
     held_by(request).begin_stream()
-    return StreamingResponse(_wake_lines(service, queues, request), media_type=NDJSON)
+    return StreamingResponse(_wake_lines(service, wanted.queues, request), media_type=NDJSON)
 
 
-async def _wake_lines(service: Service, queues: list[str], request: Request) -> AsyncIterator[bytes]:
+async def _wake_lines(service: Service, queues: Sequence[str], request: Request) -> AsyncIterator[bytes]:
     yield b"\n"
     with WakeListener(service.store, queues, service.closing) as listener:
         try:

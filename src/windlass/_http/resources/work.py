@@ -48,7 +48,7 @@ MAX_AT_ONCE = 1_000
 MAX_WAIT = 30
 _POLL_SECONDS = 1.0  # seconds between claims, in case a wake gets lost
 
-Queues = Annotated[list[Name], Meta(min_length=1, max_length=100)]
+Queues = Annotated[list[Name], Meta(min_length=1, max_length=10_000)]
 SessionId = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")]
 Fence = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 53))]

@@ -34,6 +34,7 @@ _LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keep
 """Connections are kept between heartbeats and polls; `windlass serve` keeps one that is idle for 75 s."""
 
 _FORBIDDEN, _TOO_LARGE, _INVALID = 403, 413, 422
+_JSON = {"content-type": "application/json"}
 _NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _UNNAMED_TRANSIENT = (429, 500, 502, 503, 504)
 """Without a problem document of ours: a proxy's response while its server is unavailable."""
@@ -93,12 +94,11 @@ class StoreClient:
         raise self._error_of(response)
 
     async def _post(self, verb: str, body: bytes) -> httpx2.Response:
-        headers = {"content-type": "application/json"}
         seconds = RESPONSE_SECONDS + len(body) // BYTES_PER_SECOND
         timeout = httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
         try:
             client = self._http_client()
-            return await client.post(f"/store/{verb}", content=body, headers=headers, timeout=timeout)
+            return await client.post(f"/store/{verb}", content=body, headers=_JSON, timeout=timeout)
         except httpx2.HTTPError as error:
             raise errors.StoreUnavailable(no_response(self.url, error, seconds)) from error
 
@@ -109,11 +109,13 @@ class StoreClient:
         past every stream of the thousands that workers may have.
         """
         timeout = httpx2.Timeout(RESPONSE_SECONDS, connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
-        asked = {"queue": list(queues)}
+        body = encode({"queues": tuple(queues)})
         try:
             async with (
                 self._new_http_client() as client,
-                client.stream("GET", "/store/wakes", params=asked, timeout=timeout) as response,
+                client.stream(
+                    "POST", "/store/wakes", content=body, headers=_JSON, timeout=timeout
+                ) as response,
             ):
                 if response.status_code != httpx2.codes.OK:
                     await response.aread()

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import settings
 
 from tests.examples import FULL, REST, is_in_sample
+from tests.orphans import end_orphans
 
 pytest_plugins = ["tests.servers.fixtures"]
+
+WATCH = pytest.StashKey[object]()
 
 # The same examples every time, so that a red run is red again; HYPOTHESIS_PROFILE=fresh looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None, max_examples=100 if FULL else 25)
@@ -19,6 +22,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 # Jobs that a shell starts in the background ignore SIGINT, and so would each process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[WATCH] = end_orphans()
 
 
 @pytest.hookimpl(trylast=True)  # when the others have set their marks

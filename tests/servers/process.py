@@ -14,6 +14,8 @@ from random import SystemRandom
 from time import monotonic
 from typing import TypedDict
 
+from tests.orphans import unmarked
+
 GUARD = Path(__file__).with_name("guard.py")
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
@@ -45,6 +47,7 @@ class Process:
         with log.open("ab") as file:
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(GUARD), json.dumps(orders)],
+                env=unmarked(),  # it ends the server by itself, and more gently
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,

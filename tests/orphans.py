@@ -1,0 +1,96 @@
+"""End what the tests have started when they are gone, however they ended: a script beside each pytest.
+
+One rule: every process that a run starts has the run's mark in its environment, and so has what that starts
+in turn. When pytest has ended, even by kill -9, or a `make` that has started it, the watch kills all that has
+the mark. Each worker of xdist is a run within a run. Servers have a guard instead, which ends them gently:
+servers/guard.py.
+
+What is forked without another program has the mark of the outer run only. Without pidfd (only Linux has it)
+nobody watches.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from time import monotonic
+
+MARK = "STARTED_BY_TESTS"  # not one of windlass's own variables, which tests leave out of environments
+PATIENCE_SECONDS = 30.0
+PAUSE_SECONDS = 0.05
+PROC = Path("/proc")
+
+
+def end_orphans() -> object:
+    """Mark what this process starts from now on, and let a watch end it afterwards; keep what it returns."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    mark = token_hex(8)
+    os.environ[MARK] = f"{os.environ.get(MARK, '')}/{mark}"
+    pids = [os.getpid(), *starters()]
+    command = [sys.executable, "-I", "-S", __file__, mark, *map(str, pids)]
+    nowhere = subprocess.DEVNULL
+    return subprocess.Popen(
+        command, env=unmarked(), stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True
+    )
+
+
+def unmarked() -> dict[str, str]:
+    """Our environment without the mark, for what must outlive us by a moment."""
+    return {name: value for name, value in os.environ.items() if name != MARK}
+
+
+def starters() -> list[int]:
+    """The processes from our parent to the topmost `make`, if that has started us."""
+    chain: list[int] = []
+    makes = 0  # how many of the chain are up to one
+    pid = os.getppid()
+    while pid > 1:
+        name, _, rest = (PROC / str(pid) / "stat").read_text().partition(" (")[2].rpartition(") ")
+        chain.append(pid)
+        makes = len(chain) if name == "make" else makes
+        pid = int(rest.split()[1])
+    return chain[:makes]
+
+
+def main(mark: str, tests: int, *others: int) -> None:
+    """Wait until one of these processes is gone, then kill the tests and all that has the mark."""
+    wait_for_one(tests, *others)
+    if os.getppid() == tests:
+        with suppress(ProcessLookupError):
+            os.kill(tests, signal.SIGKILL)
+    deadline = monotonic() + PATIENCE_SECONDS
+    while (pids := [*marked(mark)]) and monotonic() < deadline:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        select.select([], [], [], PAUSE_SECONDS)
+
+
+def wait_for_one(tests: int, *others: int) -> None:
+    """Return when one of them has ended; `tests` is our parent."""
+    watched = select.poll()
+    for pid in (tests, *others):
+        try:
+            watched.register(os.pidfd_open(pid), select.POLLIN)
+        except ProcessLookupError:
+            return
+    if os.getppid() == tests:  # not another process that got its number
+        watched.poll()
+
+
+def marked(mark: str) -> Iterator[int]:
+    """All processes with this mark that have not ended."""
+    for folder in PROC.iterdir():
+        with suppress(OSError):  # gone, or of another user
+            if folder.name.isdigit() and mark.encode() in (folder / "environ").read_bytes():
+                yield int(folder.name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -49,9 +49,10 @@ from .published_types import KnownTypes
 from .quotas import Quotas
 from .records import change_record, list_records, search_audit
 from .schedules import Schedules
-from .tasks.batches import apply_in_batches, apply_to, prune_in_batches, replay_in_batches
+from .tasks.batches import apply_in_batches, apply_to, prune_in_batches
 from .tasks.export import EndedTask, export_tasks, next_ones
 from .tasks.failures import MAX_FAILURES, find_failures
+from .tasks.replays import Pace, replay_in_batches
 
 DEAD = Filter(states=(State.DEAD,))
 
@@ -232,10 +233,10 @@ class Operator:
 
         `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON that
         replaces the payload of a single task; `where` must name its id. `per_second`: at this rate; `spread`:
-        evenly over this duration [default: all at once]. The tasks are then scheduled one after another, and
-        become ready whatever becomes of this program. `limit`: at most this many [default: all]. Returns how
-        many were replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as
-        far as this app declares the type.
+        evenly over this duration [default: all at once]. The tasks are then scheduled one after another,
+        while their queues are open, and become ready whatever becomes of this program. `limit`: at most this
+        many [default: all]. Returns how many were replayed. Raises InvalidOption; InvalidPayload if the
+        payload does not fit the handler, as far as this app declares the type.
         """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload needs exactly one task id in the filter")
@@ -244,7 +245,7 @@ class Operator:
         if payload is not None and where.ids is not None:
             payload, fingerprint = await self._edited(where.ids[0], payload)
         action = Replay(by=by, payload=payload, fingerprint=fingerprint)
-        return await replay_in_batches(self._store, action, where, limit, per_second, spread)
+        return await replay_in_batches(self._store, action, where, limit, Pace(per_second, spread))
 
     async def discard(self, where: Filter, *, by: By, limit: int | None = None) -> int:
         """Delete the dead tasks that match, for good.

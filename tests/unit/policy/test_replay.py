@@ -1,12 +1,12 @@
 """How far apart replayed tasks are due."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from math import inf, nan
 
 import pytest
 
 from windlass import InvalidOption
-from windlass._policy.input.replay import check_pace, interval_between
+from windlass._policy.input.replay import check_pace, interval_between, slots_until
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,10 @@ def test_what_no_replay_can_have_is_refused(
 ) -> None:
     with pytest.raises(InvalidOption, match=message):
         check_pace(per_second, spread)
+
+
+@pytest.mark.parametrize(("seconds", "number"), [(9, 3), (10, 4), (1, 1), (0, 0)])
+def test_slots_end_before_the_closing(seconds: int, number: int) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    assert slots_until(at, at + timedelta(seconds=seconds), timedelta(seconds=3)) == number

@@ -165,10 +165,10 @@ class SyncOperator(Twin[Operator]):
 
         `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON that
         replaces the payload of a single task; `where` must name its id. `per_second`: at this rate; `spread`:
-        evenly over this duration [default: all at once]. The tasks are then scheduled one after another, and
-        become ready whatever becomes of this program. `limit`: at most this many [default: all]. Returns how
-        many were replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as
-        far as this app declares the type.
+        evenly over this duration [default: all at once]. The tasks are then scheduled one after another,
+        while their queues are open, and become ready whatever becomes of this program. `limit`: at most this
+        many [default: all]. Returns how many were replayed. Raises InvalidOption; InvalidPayload if the
+        payload does not fit the handler, as far as this app declares the type.
         """
         return self._loop.run(
             self._inner.replay(

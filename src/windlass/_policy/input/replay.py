@@ -1,6 +1,6 @@
 """Replay many tasks one after another: how far apart they are due."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import isfinite
 
 from ...errors import InvalidOption
@@ -26,3 +26,8 @@ def interval_between(
     if spread is not None:
         return parse_duration(spread, "spread") / max(number, 1)
     return timedelta(0) if per_second is None else timedelta(seconds=1 / per_second)
+
+
+def slots_until(at: datetime, end: datetime, interval: timedelta) -> int:
+    """Return how many tasks are due from `at` to before `end`, the first of them at `at`."""
+    return -((at - end) // interval)

@@ -1,6 +1,6 @@
 """Which combinations of promise, parameter and store run: those that can prove something new.
 
-`make test` and `make test-rest` together leave out only what is left out here; WINDLASS_TESTS=full runs it, too.
+`make test` and `make test-rest` leave out only what is left out here; WINDLASS_TESTS=full runs it, too.
 """
 
 from collections import defaultdict
@@ -10,18 +10,19 @@ import pytest
 
 from tests.examples import FULL, REST
 
-# In the sample these keep every promise with one parameter out of four, each with another; in the rest with the others.
+# In the sample these keep every promise with one parameter out of four, each with another; the rest has the
+# other three.
 SAMPLED = ("postgres", "valkey", "jetstream", "http to memory", "encrypted memory", "shards")
 
-# These are stores of the sample on another server, behind a pooler or in a wrapper, none of which has rules of its own:
-# that a promise holds with each parameter, these stores have shown. Here one parameter out of four shows that nothing is
-# lost on the way, also in the rest.
+# Stores of the sample on another server, behind a pooler or in a wrapper, none of which has rules of its own:
+# that each promise holds with each parameter, those have shown. Here one parameter out of four shows that
+# nothing is lost on the way, also in the rest.
 COMPOSED = (
     *("postgres 15", "pgbouncer", "redis 7", "jetstream cluster"),
     *("encrypted sqlite", "encrypted postgres", "shards of postgres", "shards of valkey"),
     *("http to sqlite", "http to postgres", "http to valkey", "http to jetstream", "http to shards"),
 )
-# HTTP carries each promise to memory, and each of these stores keeps it without HTTP: two of the five are enough for both.
+# HTTP carries each promise to memory, and each of these stores keeps it without HTTP: two of the five do.
 SERVED = COMPOSED[-5:]
 SERVED_EACH = 2
 FORMS = 4
@@ -43,7 +44,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _parameters_left_out(items: list[pytest.Item], stores: Sequence[str]) -> set[pytest.Item]:
-    """All but one out of FORMS of the parameters of each promise of the conformance suite, on these stores."""
+    """All but one out of FORMS of the parameters of each promise of the conformance suite."""
     forms: dict[tuple[Promise, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.path.name == "test_conformance.py" and (store := _store(item)) in stores:
@@ -57,7 +58,7 @@ def _parameters_left_out(items: list[pytest.Item], stores: Sequence[str]) -> set
 
 
 def _served_left_out(items: list[pytest.Item]) -> set[pytest.Item]:
-    """What leaves each promise on SERVED_EACH of the served stores, in turns; twins have numbers of their own."""
+    """What leaves each promise on SERVED_EACH of these stores, in turns; twins have their own numbers."""
     served = [item for item in items if _store(item) in SERVED and not item.get_closest_marker("more")]
     turns = {promise: turn for turn, promise in enumerate(dict.fromkeys(map(_promise, served)))}
     return {

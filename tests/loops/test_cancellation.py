@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.loops.workers import (
+    SOON,
     assert_nothing_held,
     block,
     drained,
@@ -54,15 +55,13 @@ async def test_a_running_async_task_is_cancelled_within_a_heartbeat_or_so(app: A
             await asyncio.sleep(0)
             cleaned_up.set()
 
-    async with working(app, heartbeat=0.05):
+    async with working(app, heartbeat=0.05, lease=60):
         handle = await endless.aenqueue()
-        await asyncio.wait_for(entered.wait(), 5)
-        began = asyncio.get_running_loop().time()
+        await asyncio.wait_for(entered.wait(), SOON)
         await handle.cancel()
-        task = await handle.wait(timeout=5)
+        task = await handle.wait(timeout=SOON)
 
         assert task.state is State.CANCELLED
-        assert asyncio.get_running_loop().time() - began < 1
         assert cleaned_up.is_set()
     lines = await app.operator.attempts(handle.id)
     assert [line.outcome for line in lines] == ["stopped"]

@@ -191,7 +191,7 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_lease_runs_out
         finally:
             stopped_at.append(monotonic())
 
-    async with working(app, lease=1, heartbeat=0.1) as worker:
+    async with working(app, lease=3, heartbeat=0.3) as worker:
         handle = await long.aenqueue()
         await asyncio.wait_for(entered.wait(), 5)
         entered.clear()
@@ -200,7 +200,7 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_lease_runs_out
         cut = monotonic()
         await eventually(lambda: stopped_at)
 
-        assert 0.6 < stopped_at[0] - cut < 1
+        assert 1.8 < stopped_at[0] - cut < 3
         watch.down.clear()
         await asyncio.wait_for(entered.wait(), 5)  # claimed and begun again
         task = await handle.task()
@@ -225,7 +225,7 @@ async def test_a_heartbeat_that_hangs_is_as_good_as_none() -> None:
             stopped_at.append(monotonic())
 
     hold = Hold()
-    async with working(app, lease=1, heartbeat=0.3):
+    async with working(app, lease=3, heartbeat=0.9):
         handle = await long.aenqueue()
         await asyncio.wait_for(entered.wait(), 5)
         await eventually(lambda: watch.calls["heartbeat"] >= 2)  # the next one comes late in the lease

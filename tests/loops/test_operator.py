@@ -1,5 +1,10 @@
 """The operator: replay, discard, cancel and pause tasks; each change is in the audit log."""
 
+import asyncio
+import math
+from datetime import date
+from typing import Any
+
 import pytest
 
 from tests.loops.workers import drained, tasks
@@ -238,6 +243,57 @@ async def test_an_edited_payload_is_checked_against_the_handler() -> None:
     await app.operator.replay_one(unknown.id, by=ANN, payload=b'{"anything": 1}')
 
 
+async def test_an_edited_payload_is_given_as_that_of_an_enqueue() -> None:
+    app = App("memory://")
+
+    @app.task(name="report", max_attempts=1)
+    async def report(day: date, amount: int = 1) -> int:
+        raise ValueError
+
+    handle = await report.aenqueue(day=date(2026, 1, 2))
+    unknown = await app.client.send("unknown", {"a": 1}, max_attempts=1)
+    await drained(app)
+    await app.store.apply(CancelTasks(by=ANN), Filter(ids=(unknown.id,)), 1)
+
+    wrong: Any
+    for wrong in (
+        {"day": "someday"},
+        {"amount": 1},
+        {"day": date(2026, 1, 3), "amuont": 2},
+        [1],
+        5,
+        "x",
+        object(),
+    ):
+        with pytest.raises(InvalidPayload):
+            await app.operator.replay_one(handle.id, by=ANN, payload=wrong)
+    for wrong in ({"a": object()}, {"a": math.nan}, {1: 2}, [1]):
+        with pytest.raises(InvalidPayload):
+            await app.operator.replay_one(unknown.id, by=ANN, payload=wrong)
+    assert await handle.state() is State.DEAD
+
+    await app.operator.replay_one(handle.id, by=ANN, payload={"day": date(2026, 1, 3), "amount": 2})
+    await app.operator.replay_one(unknown.id, by=ANN, payload={"anything": [1]})
+    assert (await handle.task()).payload == b'{"day":"2026-01-03","amount":2}'
+    assert (await unknown.task()).payload == b'{"anything":[1]}'
+    await drained(app)
+
+    await asyncio.to_thread(
+        app.sync_operator.replay, Filter(ids=(handle.id,)), by=ANN, payload={"day": date(2026, 1, 4)}
+    )
+    assert (await handle.task()).payload == b'{"day":"2026-01-04"}'
+
+
+async def test_what_is_sent_by_name_is_a_mapping(app: App) -> None:
+    @app.task(name="mail")
+    async def mail(n: int) -> None: ...
+
+    wrong: Any = [1]
+    for name in ("unknown", "mail"):
+        with pytest.raises(InvalidPayload, match="must be a mapping of parameters, got a list"):
+            await app.client.send(name, wrong)
+
+
 async def test_a_result_that_is_added_later_may_be_missing_in_an_edited_payload() -> None:
     app = App("memory://")
 
@@ -255,7 +311,7 @@ async def test_a_result_that_is_added_later_may_be_missing_in_an_edited_payload(
 
     with pytest.raises(InvalidPayload):
         await app.operator.replay_one(last.id, by=ANN, payload=b'{"tax": "one"}')
-    await app.operator.replay_one(last.id, by=ANN, payload=b'{"tax": 2}')
+    await app.operator.replay_one(last.id, by=ANN, payload={"tax": 2})
     assert (await last.task()).payload == b'{"tax":2}'
 
 

@@ -32,17 +32,26 @@ def checked_payload(text: str | bytes, spec: HandlerSpec | None, result_into: st
     return payload
 
 
-def encoded_payload(payload: Mapping[str, Any], spec: HandlerSpec | None) -> bytes:
-    """Encode a payload and check it against the handler, if known. Raises InvalidPayload."""
-    if spec is None:
-        return encode_payload(payload)
+def encoded_payload(
+    payload: Mapping[str, Any], spec: HandlerSpec | None, result_into: str | None = None
+) -> bytes:
+    """Encode a payload and check it against the handler, if known; `result_into` as in `checked_payload`.
+
+    Raises InvalidPayload.
+    """
+    if spec is None or not isinstance(payload, Mapping):
+        return encode_payload(payload)  # which refuses all else
     encoded = encode_payload(spec.signature.plain(payload))
-    spec.signature.check(encoded)
+    spec.signature.check(encoded, result_into)
     return encoded
 
 
-async def checked_aside(text: str | bytes, spec: HandlerSpec | None, result_into: str | None = None) -> bytes:
-    """Do the same in a thread if the payload is large, so that the event loop goes on."""
+async def checked_aside(
+    text: Mapping[str, Any] | str | bytes, spec: HandlerSpec | None, result_into: str | None = None
+) -> bytes:
+    """Parse JSON, in a thread if it is large so that the event loop goes on; or encode a mapping."""
+    if not isinstance(text, str | bytes):
+        return encoded_payload(text, spec, result_into)
     if len(text) <= _LARGE:
         return checked_payload(text, spec, result_into)
     return await asyncio.to_thread(checked_payload, text, spec, result_into)

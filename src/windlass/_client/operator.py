@@ -1,8 +1,8 @@
 """Operator: inspect what is in the store, and act on it."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Unpack
+from typing import Any, Unpack
 
 from msgspec.structs import replace
 
@@ -222,7 +222,7 @@ class Operator:
         where: Filter = DEAD,
         *,
         by: By,
-        payload: bytes | None = None,
+        payload: Mapping[str, Any] | bytes | None = None,
         per_second: float | None = None,
         spread: timedelta | float | str | None = None,
         limit: int | None = None,
@@ -231,20 +231,20 @@ class Operator:
 
             await app.operator.replay(Filter(failures=(failure.id,)), by=By(who="ann"), spread="10m")
 
-        `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON that
-        replaces the payload of a single task; `where` must name its id. `per_second`: at this rate; `spread`:
-        evenly over this duration [default: all at once]. The tasks are then scheduled one after another,
-        while their queues are open, and become ready whatever becomes of this program. `limit`: at most this
-        many [default: all]. Returns how many were replayed. Raises InvalidOption; InvalidPayload if the
-        payload does not fit the handler, as far as this app declares the type.
+        `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: replaces that of a single
+        task, as a mapping or as JSON; `where` must name its id. `per_second`: at this rate; `spread`: evenly
+        over this duration [default: all at once]. The tasks are then scheduled one after another, while their
+        queues are open, and become ready whatever becomes of this program. `limit`: at most this many
+        [default: all]. Returns how many were replayed. Raises InvalidOption; InvalidPayload if the payload
+        does not fit the handler, as far as this app declares the type.
         """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload needs exactly one task id in the filter")
         check_pace(per_second, spread)
-        fingerprint = None
+        action = Replay(by=by)
         if payload is not None and where.ids is not None:
-            payload, fingerprint = await self._edited(where.ids[0], payload)
-        action = Replay(by=by, payload=payload, fingerprint=fingerprint)
+            edited, fingerprint = await self._edited(where.ids[0], payload)
+            action = replace(action, payload=edited, fingerprint=fingerprint)
         return await replay_in_batches(self._store, action, where, limit, Pace(per_second, spread))
 
     async def discard(self, where: Filter, *, by: By, limit: int | None = None) -> int:
@@ -259,8 +259,10 @@ class Operator:
             )
         return await apply_in_batches(self._store, Discard(by=by), where, limit)
 
-    async def replay_one(self, task_id: TaskId, *, by: By, payload: bytes | None = None) -> None:
-        """Replay one task; raises NotFound if there is none, Refused if it cannot be replayed."""
+    async def replay_one(
+        self, task_id: TaskId, *, by: By, payload: Mapping[str, Any] | bytes | None = None
+    ) -> None:
+        """Replay one task; `payload` as in `replay`. Raises NotFound, or Refused if it cannot be replayed."""
         if not await self.replay(Filter(ids=(task_id,)), by=by, payload=payload):
             task = await self.task(task_id)
             if task.state in REPLAYABLE:
@@ -386,14 +388,14 @@ class Operator:
 
     # -- helpers -----------------------------------------------------------------------------------------
 
-    async def _edited(self, task_id: TaskId, payload: bytes) -> tuple[bytes, str | None]:
+    async def _edited(self, task_id: TaskId, new: Mapping[str, Any] | bytes) -> tuple[bytes, str | None]:
         """Check the new payload of a task, as an enqueue would; also return the fingerprint that it gives."""
         found = (await self.find(Filter(ids=(task_id,)), Page(limit=1))).items
         if not found:
-            return await checked_aside(payload, None), None
+            return await checked_aside(new, None), None
         (task,) = found
         result_into = task.result_into if task.after else None  # its results are added when it runs
-        payload = await checked_aside(payload, self._types.declared.find(task.type), result_into)
-        refuse_marked(payload)
+        edited = await checked_aside(new, self._types.declared.find(task.type), result_into)
+        refuse_marked(edited)
         self._types.check_keys(task)
-        return payload, fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
+        return edited, fingerprint_like(task.fingerprint, task.type, edited, task.priority, task.tenant)

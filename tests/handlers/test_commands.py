@@ -32,6 +32,14 @@ async def finished(allowed: handlers.Program, settings: dict[str, Any] | None = 
     return await run(declared, app, **{"program": "it"} | payload)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"x": {"argv": PYTHON}}, {"x": PYTHON}, {"x": "/bin/ls"}, ["/bin/ls"], "/bin/ls"]
+)
+def test_programs_are_declared_as_such(wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"programs.* must be .*programs={name: handlers.Program"):
+        handlers.Commands(programs=wrong)
+
+
 async def test_arguments_and_input_are_passed_as_they_are() -> None:
     code = "import sys; print(sys.argv[1:], sys.stdin.read()); print('oops', file=sys.stderr)"
     given = ["a b", "$HOME", "; rm -rf /", "*", "'", "\u2693"]

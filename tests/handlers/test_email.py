@@ -14,7 +14,8 @@ from tests.handlers.http_sink import Answer, http_sink
 from tests.handlers.runs import attempts, new_app, run
 from tests.handlers.smtp_server import mail_server
 from tests.loops.test_fetch import certificate
-from windlass import App, By, InvalidOption, State, Task, handlers
+from tests.loops.workers import drained
+from windlass import App, By, InvalidOption, InvalidPayload, State, Task, handlers
 from windlass.handlers.email.message import parse_address
 from windlass.testing.harness import harness
 
@@ -251,20 +252,15 @@ async def test_the_certificate_is_checked_and_the_password_sent(
         ({"to": []}, "needs an address in `to`"),
         ({"to": "ada"}, "'ada' is not an e-mail address"),
         ({"to": "a@b@example.org"}, "is not an e-mail address"),
-        ({"to": "a@example.org\r\nBcc: x@example.org"}, "control characters"),
-        ({"to": "Ada\r\nBcc: x@example.org <a@example.org>"}, "control characters"),
         ({"to": '"a b"@example.org'}, "is not an e-mail address"),
         ({"to": "@relay.example:a@example.org"}, "is not an e-mail address"),
-        ({"to": "a@exa\u2028mple.org"}, "control characters"),
         ({"to": "\u00e4@example.org"}, "is not an e-mail address"),
         ({"to": [f"a{n}@example.org" for n in range(51)]}, "may go to 50 addresses, not 51"),
-        ({"subject": "a\r\nBcc: x@example.org"}, "a subject must be one line"),
         ({"sender": "boss@example.org"}, "boss@example.org may not send"),
         ({"text": None}, "needs `text`, `html` or a `template`"),
         ({"template": "welcome"}, "templates are not set up"),
         ({"attachments": [{"name": "a"}]}, "needs `content`, `file` or `url`"),
         ({"attachments": [{"name": "../a", "content": "YQ=="}]}, "is not the name of an attachment"),
-        ({"attachments": [{"name": "a", "content": "YQ==", "type": "text/html\r\nX: y"}]}, "media type"),
         (
             {"attachments": [{"name": "a", "content": LARGE}]},
             "larger than 100 bytes",
@@ -282,6 +278,46 @@ async def test_a_wrong_payload_is_dead_at_once(app: App, change: dict[str, Any],
 
     assert (task.state, server.accepted) == (State.DEAD, [])
     assert expected in message(task)
+
+
+LINES = "a@example.org\r\nBcc: x@example.org"
+SPLIT: list[dict[str, Any]] = [
+    *({name: LINES} for name in ("to", "cc", "bcc", "reply_to", "sender", "subject")),
+    *({name: [LINES]} for name in ("to", "cc", "bcc")),
+    {"to": "Ada\r\nBcc: x@example.org <a@example.org>"},
+    {"to": "a@example.org\n"},
+    {"to": "a@exa\u2028mple.org"},
+    {"subject": "hello\n"},
+    {"attachments": [{"name": "a\r\nX: y", "content": "YQ=="}]},
+    {"attachments": {"name": "a", "content": "YQ==", "type": "text/html\r\nX: y"}},
+]
+
+
+@pytest.mark.parametrize("change", SPLIT)
+async def test_a_text_of_a_header_with_a_line_feed_is_refused_at_enqueue(
+    app: App, change: dict[str, Any]
+) -> None:
+    with mail_server() as server:
+        send = app.include(email(server.url))
+        with pytest.raises(
+            InvalidPayload, match=r"does not fit send_email.* must not have control characters"
+        ):
+            await send.aenqueue(**PLAIN | change)
+        assert not (await app.operator.find()).items
+
+        other = App(app.store)  # it does not know the type
+        handle = await other.client.send("send_email", PLAIN | change, queue="email")
+        await drained(app)
+
+    assert (await handle.state(), server.accepted) == (State.DEAD, [])
+
+
+@pytest.mark.parametrize(
+    "text", ["a@example.org\r\nBcc: x@example.org", "a@exa\u2028mple.org", "a@example.org\n"]
+)
+def test_an_address_is_one_line(text: str) -> None:
+    with pytest.raises(InvalidOption, match="control characters"):
+        parse_address(text)
 
 
 async def test_templates_are_rendered_and_escaped(app: App, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ..signals import Fatal
 from ..tasktype import TaskType
 from .responses import noted_text
 from .sandbox import ended
-from .settings import HandlerSettings
+from .settings import HandlerSettings, check_kinds
 
 if TYPE_CHECKING:
     from ..app import App
@@ -64,6 +64,7 @@ class Commands(HandlerSettings, frozen=True):
     def __post_init__(self) -> None:
         if not self.programs:
             raise InvalidOption("run_command needs `programs` that it may run")
+        check_kinds("programs", self.programs, Program)
         for name, program in self.programs.items():
             if not program.argv or not Path(program.argv[0]).is_absolute():
                 raise InvalidOption(f"program {name}: argv must begin with an absolute path")

@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Collection, Mapping
+from typing import Annotated
+
+from msgspec import Meta
 
 from ..errors import InvalidOption
 
@@ -9,6 +12,11 @@ MAX_HEADERS = 50
 MAX_HEADER_BYTES = 4_096
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _VALUE = re.compile(r"[ -~]*")
+_END = r"$(?!\n)"  # "$" alone also matches before a line feed at the end
+
+HeaderName = Annotated[str, Meta(pattern=f"^{_NAME.pattern}{_END}")]
+HeaderValue = Annotated[str, Meta(pattern=f"^{_VALUE.pattern}{_END}", max_length=MAX_HEADER_BYTES)]
+"""Headers in payloads: what would end one and begin another is refused when the task is enqueued."""
 _RESERVED = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "te", "trailer", "upgrade", "expect"}
 )  # how a request is framed and routed is not for its sender to say

@@ -14,7 +14,7 @@ from .._policy.backoff import Backoff
 from ..errors import InvalidOption
 from ..signals import Fatal
 from ..tasktype import TaskType
-from .headers import checked_headers
+from .headers import HeaderName, HeaderValue, checked_headers
 from .responses import noted_text, require_success
 from .settings import HandlerSettings
 
@@ -83,7 +83,7 @@ class _Requester:
         self,
         url: str,
         method: Method = "GET",
-        headers: dict[str, str] | None = None,
+        headers: dict[HeaderName, HeaderValue] | None = None,
         body: Any = None,
         text: str | None = None,
         values: Any = None,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 from msgspec import Struct
 
+from .._policy.input.quote import kind_of, quoted
 from ..errors import InvalidOption
 
 S = TypeVar("S", bound="HandlerSettings")
@@ -34,6 +35,18 @@ def parse_settings(kind: type[S], table: Mapping[str, Any], source: str) -> S:
             return msgspec.convert(table, kind, strict=False)
         except msgspec.ValidationError as error:
             raise InvalidOption(str(error)) from None
+
+
+def check_kinds(setting: str, given: object, kind: type[Struct]) -> None:
+    """Raise InvalidOption unless a setting is a mapping of names to values of this kind."""
+    example = f"{{name: handlers.{kind.__name__}(…)}}"
+    if not isinstance(given, Mapping):
+        raise InvalidOption(f"{setting} must be a mapping, {setting}={example}, got {kind_of(given)}")
+    for name, one in given.items():
+        if not isinstance(one, kind):
+            raise InvalidOption(
+                f"{setting}[{quoted(name)}] must be as in {setting}={example}, got {kind_of(one)}"
+            )
 
 
 def required(module: str, extra: str, task: str) -> ModuleType:

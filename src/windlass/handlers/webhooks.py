@@ -19,9 +19,9 @@ from ..errors import InvalidOption
 from ..signals import Fatal
 from ..tasktype import TaskType
 from .endpoints import DisabledEndpoints
-from .headers import checked_headers
+from .headers import HeaderName, HeaderValue, checked_headers
 from .responses import noted_text, require_success
-from .settings import HandlerSettings, errors_of
+from .settings import HandlerSettings, check_kinds, errors_of
 
 if TYPE_CHECKING:
     from ..app import App
@@ -77,6 +77,7 @@ class Webhooks(HandlerSettings, frozen=True):
     def __post_init__(self) -> None:
         if self.secret is not None:
             checked_secret(self.secret)
+        check_kinds("endpoints", self.endpoints, Endpoint)
         for name, endpoint in self.endpoints.items():
             with errors_of(f"endpoint {name}"):
                 if is_url(name):
@@ -121,7 +122,7 @@ class _Deliverer:
         endpoint: str,
         body: Any,
         event: str | None = None,
-        headers: dict[str, str] | None = None,
+        headers: dict[HeaderName, HeaderValue] | None = None,
         secret: str | None = None,
         *,
         ctx: Context = INJECTED,

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from ..._fetch import Fetched, Fetcher, FetchError, FetchRefused
 from ..._handler.context import INJECTED, Context
+from ..._handler.signature import payload_check
 from ..._policy.backoff import Backoff
 from ...errors import InvalidOption
 from ...signals import Fatal, Retry
@@ -22,6 +23,7 @@ from .message import (
     Attachment,
     File,
     Mail,
+    check_lines,
     checked_sender,
     checked_subject,
     new_file,
@@ -109,6 +111,11 @@ class Receipt(Struct, frozen=True, kw_only=True):
     refused: dict[str, str] = field(default_factory=dict)
 
 
+def _check_headers(payload: Any) -> None:
+    for name in ("to", "cc", "bcc", "reply_to", "sender", "subject", "attachments"):
+        check_lines(name, getattr(payload, name))
+
+
 class _Sender:
     def __init__(self, settings: Email, app: "App") -> None:
         self._settings = settings
@@ -119,6 +126,7 @@ class _Sender:
         self._provider = self._new_provider(settings)
         self._sender = parse_address(settings.sender)
 
+    @payload_check(_check_headers)
     async def send_email(
         self,
         to: list[AddressText] | AddressText,

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ...errors import InvalidOption
+from ...errors import InvalidOption, InvalidPayload
 
 MAX_SUBJECT = 998
 _LOCAL = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
@@ -97,6 +97,21 @@ class Mail(Struct, frozen=True, kw_only=True):
         for number, part in enumerate(part for part in made.walk() if part.is_multipart()):
             part.set_boundary(f"={self.message_id[:40]}={number}")  # by default random
         return made.as_bytes()
+
+
+def check_lines(name: str, value: object) -> None:
+    """Raise InvalidPayload if what becomes headers has a line feed, which would begin another header."""
+    match value:
+        case str() if _CONTROL.search(value):
+            message = f"{name} must not have control characters, such as line feeds"
+            raise InvalidPayload(message, pointer=f"/{name}")
+        case list():
+            for one in value:
+                check_lines(name, one)
+        case Attachment():
+            check_lines(name, [value.name, value.type])
+        case _:
+            pass
 
 
 def parse_address(text: str) -> Address:

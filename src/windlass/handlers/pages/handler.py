@@ -14,6 +14,7 @@ from ..._model.limit import MAX_RATE
 from ..._policy.backoff import Backoff
 from ...signals import Fatal, Snooze
 from ...tasktype import TaskType
+from ..headers import HeaderValue
 from ..responses import require_success
 from ..sandbox import Bounds, SandboxError, run_in_sandbox
 from ..settings import HandlerSettings, required
@@ -111,8 +112,8 @@ class _Scraper:
         select: dict[str, Selector | str] | None = None,
         parts: list[Part] | None = None,
         only: str | None = None,
-        etag: str | None = None,
-        last_modified: str | None = None,
+        etag: HeaderValue | None = None,
+        last_modified: HeaderValue | None = None,
         *,
         ctx: Context = INJECTED,
     ) -> Any:

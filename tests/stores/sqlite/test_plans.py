@@ -37,6 +37,7 @@ HOT = {
     "promote": "INTEGER PRIMARY KEY",
     "ended_types": "windlass_task_ended",
     "expired": "windlass_task_ended",
+    "expired_edge": "windlass_task_ended",
     "forget": "sqlite_autoindex_windlass_task_1",
     "any_ready": "windlass_task_ready",
     "lanes": "windlass_task_ready",

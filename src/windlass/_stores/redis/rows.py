@@ -40,8 +40,7 @@ DUE = slice(12, 19)
 """Where the instant is that a task was due at."""
 
 STATE_AT = 10  # where the letter of the state is
-HEAD_BYTES = 12
-"""The start of a row, up to the flags: all that changes of a task when another begins to need it."""
+HEAD_BYTES = 12  # the start of a row, to the flags: what changes of a task when another begins to need it
 PERMITS = "\n"  # between the keys of permits
 
 _format = Format(">IIHcB7sHII")

@@ -88,6 +88,7 @@ class SQLiteStore:
         self._wake_hub = WakeHub(self.path)
         self._transaction_lock = threading.Lock()
         self._rotation = LaneRotation(random.random)
+        self._edges: upkeep.Edges = {}
         self._transactions: WeakSet[OwnTransaction] = WeakSet()
         _handles.add(self)
 
@@ -223,7 +224,7 @@ class SQLiteStore:
 
     async def prune(self, default: Retention, limit: int, by: By | None = None) -> Pruned:
         """Delete what has passed its retention, oldest end first of each queue, type and state."""
-        pruned = await self._write(lambda tx: upkeep.prune(tx, default, limit, by))
+        pruned = await self._write(lambda tx: upkeep.prune(tx, default, limit, by, self._edges))
         await self._repeat(upkeep.prune_keys)
         await self._repeat(relayout.continue_relayout)
         after: str | None = "" if pruned.number < limit else None  # Only when nothing else is left to prune.

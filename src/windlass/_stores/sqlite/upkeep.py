@@ -1,7 +1,8 @@
 """The verbs of the keeper: lead, promote and prune; and records."""
 
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from msgspec import UNSET, UnsetType
 
@@ -9,7 +10,7 @@ from ..._model.filter import By
 from ..._model.limit import Limit
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import ARCHIVE_NAME, KINDS, Archive, Record, Session, StoredRecord
-from ..._model.state import ENDED
+from ..._model.state import ENDED, State
 from ..._model.transition import Pruned, pruned_counts
 from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
 from ..._store.protocol import Promoted
@@ -25,6 +26,9 @@ from .transaction import Transaction
 
 KEYS_AT_ONCE = 1000
 """Keys that one transaction deletes, so that a day's worth of them does not block other writers for long."""
+
+NEEDED_AT_ONCE = 5000
+"""Tasks of a kind that a prune looks at and keeps, as others need them."""
 
 BUCKETS_AT_ONCE = 1000
 KEPT_AFTER_LIMIT = timedelta(days=1)
@@ -67,11 +71,17 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
 
 
-def prune(tx: Transaction, default: Retention, limit: int, by: By | None) -> Pruned:
+Edges: TypeAlias = dict[tuple[str, str, State], int]
+"""Of kinds with many ended tasks that others need: from when on the next prune looks at some of them.
+
+After the last it begins anew."""
+
+
+def prune(tx: Transaction, default: Retention, limit: int, by: By | None, edges: Edges) -> Pruned:
     """Delete ended tasks that are past their retention; return what was deleted."""
     if by is not None:
         write_audit(tx, [audited_prune(default, by, tx.now)])
-    gone = _past_retention(tx, default, limit)
+    gone = _past_retention(tx, default, limit, edges)
     numbers: Counter[tuple[str, str]] = Counter()
     for queue, state, task_id, tenant, idempotency_key in gone:
         numbers[queue, state] += 1
@@ -103,7 +113,7 @@ def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
     return tokens_at(limit, PermitUsage(0, tokens, moment(at)), tx.now) >= limit.capacity
 
 
-def _past_retention(tx: Transaction, default: Retention, limit: int) -> list[Row]:
+def _past_retention(tx: Transaction, default: Retention, limit: int, edges: Edges) -> list[Row]:
     rules = RetentionRules(default, tx.queue_rules.settings.values(), declared_types(tx))
     stored = tx.value("get_record", {"kind": KINDS[Archive], "name": ARCHIVE_NAME})
     archive = None if stored is None else read_archive(stored)
@@ -113,10 +123,27 @@ def _past_retention(tx: Transaction, default: Retention, limit: int) -> list[Row
         for state in _ENDS:
             room, horizon = limit - len(gone), archived(kept.horizon(state, tx.now), archive)
             if horizon is not None and room > 0:
-                terms = {"queue": queue, "type": type_name, "state": state.value}
-                rows = tx.rows("expired", {**terms, "before": instant(horizon), "limit": room})
+                rows = _expired(tx, (queue, type_name, state), horizon, room, edges)
                 gone += ((queue, state.value, *row) for row in rows)
     return gone
+
+
+def _expired(
+    tx: Transaction, kind: tuple[str, str, State], horizon: datetime, limit: int, edges: Edges
+) -> list[Row]:
+    """Return expired tasks of a kind that nobody needs, from those that one prune looks at."""
+    queue, type_name, state = kind
+    terms = {"queue": queue, "type": type_name, "state": state.value, "before": instant(horizon)}
+    since, look = edges.pop(kind, 0), limit + NEEDED_AT_ONCE
+    found = tx.rows("expired", {**terms, "since": since, "look": look, "limit": limit})
+    if len(found) == limit:
+        edge = since
+    else:
+        last = tx.value("expired_edge", {**terms, "since": since, "look": look})
+        edge = 0 if last is None else max(last, since + 1)
+    if edge:
+        edges[kind] = edge
+    return found
 
 
 # -- records ---------------------------------------------------------------------------------------

@@ -345,6 +345,21 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
         for values in set(expected) - estimated:
             assert found[values] == expected[values]
 
+    async def test_each_of_a_thousand_queues_is_found_beside_a_long_one(
+        self, made: Connections, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A worker for all queues finds them by this count: one that a sample missed would wait for long."""
+        monkeypatch.setattr(counts, "MAX_COUNTED", 2_000)
+        monkeypatch.setattr(counts, "SAMPLED_PAGES", 1)
+        await run(made, FILL, 10_000)
+        await run(made, "UPDATE {schema}.task SET queue = 'q' || rank WHERE rank <= 2000 AND state = 'ready'")
+
+        found = await counts.count(made, Filter(states=(State.READY,)), (QUEUE,))
+
+        names = await run(made, "SELECT DISTINCT queue FROM {schema}.task WHERE state = 'ready'")
+        assert len(names) > counts.MIN_COUNTED
+        assert {count.values[0] for count in found} == set(names)
+
     async def test_rare_failures_stay_exact_beside_a_frequent_one(
         self, filled: Connections, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -35,10 +35,11 @@ MAX_COUNTED = 20_000
 SAMPLED_PAGES = 2_000
 """Pages of a table that an estimate reads: about 16 MB."""
 
-MAX_LINES = 500
-"""Queues or failures that are counted one by one, at least `MIN_COUNTED` rows of each."""
+MAX_LINES = 10_000
+"""Queues or failures that are counted one by one: their share of MAX_COUNTED rows, at least two."""
 
 MIN_COUNTED = 100
+"""Rows of each line that are counted at least, unless that makes more than three times MAX_COUNTED."""
 
 _DAY = timedelta(days=1)
 Key: TypeAlias = tuple[str, ...]
@@ -162,7 +163,8 @@ class CountQuery:
         if not 0 < len(names) <= MAX_LINES:
             return
         parameters = Parameters()
-        limit = max(MAX_COUNTED // len(names), MIN_COUNTED)
+        least = MIN_COUNTED if len(names) * MIN_COUNTED <= 3 * MAX_COUNTED else 2
+        limit = max(MAX_COUNTED // len(names), least)
         sql = _COUNT_LINES.format(
             due=_DUE,
             rest=self._rest((state,), parameters),

@@ -125,13 +125,13 @@ class TestClaim:
         assert [one["id"] for one in await waiting] == [made]
         assert monotonic() - began < 10
 
-    async def test_waits_for_thousands_of_queues(self, on_each: Api) -> None:
+    async def test_waits_for_thousands_of_queues(self, api_of: Api) -> None:
         queues = [f"customer-{number:05}" for number in range(5_000)]
-        session = await on_each.session(*queues)
-        waiting = asyncio.ensure_future(on_each.claim(session, 1, *queues, wait=30))
+        session = await api_of.session(*queues)
+        waiting = asyncio.ensure_future(api_of.claim(session, 1, *queues, wait=30))
         await asyncio.wait([waiting], timeout=0.1)
         assert not waiting.done()
-        made = await on_each.enqueue(queue=queues[-1])
+        made = await api_of.enqueue(queue=queues[-1])
         assert [one["id"] for one in await waiting] == [made]
 
     async def test_does_not_wait_longer(self, on_each: Api) -> None:

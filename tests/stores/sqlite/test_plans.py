@@ -20,6 +20,7 @@ from windlass.testing.conformance.steps import complete, settle, some_tasks, wor
 HOT = {
     "ready": "windlass_task_ready",
     "ready_rowids": "windlass_task_ready",
+    "queues_with_ready": "windlass_task_ready",
     "claim": "INTEGER PRIMARY KEY",
     "tasks": "INTEGER PRIMARY KEY",
     "leased": "INTEGER PRIMARY KEY",
@@ -102,6 +103,14 @@ def test_the_next_type_of_ended_tasks_is_looked_up_and_not_read_up_to(filled: sq
     steps = plan(filled, statement("ended_types"), ())
 
     assert "SEARCH next USING COVERING INDEX windlass_task_ended (queue=? AND type>?)" in steps
+
+
+def test_the_first_tasks_of_many_queues_are_looked_up_one_by_one(filled: sqlite3.Connection) -> None:
+    """What is sorted is one task of each queue, not a backlog."""
+    steps = plan(filled, statement("first_heads"), {"queues": '["a","b"]', "now": 1, "limit": 10})
+
+    assert not any(re.match(r"SCAN (head|task|expired)", step) for step in steps), steps
+    assert any("windlass_task_ready (queue=? AND lane=? AND key=?)" in step for step in steps), steps
 
 
 @pytest.mark.parametrize(

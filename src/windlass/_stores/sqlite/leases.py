@@ -28,6 +28,8 @@ from .transaction import Transaction
 
 # -- claim -------------------------------------------------------------------------------------------
 
+_MANY = 16  # queues: of more, a claim first finds out which have ready tasks
+
 
 def claim(tx: Transaction, wish: Claim, rotation: LaneRotation) -> list[Claimed]:
     """Lease ready tasks to a live session. Raises SessionLost if it is not alive."""
@@ -51,6 +53,8 @@ def _grant(tx: Transaction, wish: Claim, worker: str, rotation: LaneRotation) ->
     queues, wait = open_queues(wish.queues, tx.queue_rules.settings, tx.now)
     rowids = _first_in_fifo(tx, queues, wish)
     if rowids is None:
+        if len(queues) > _MANY:
+            queues = [row[0] for row in tx.rows("queues_with_ready", {"queues": listed(queues)})]
         rowids = listed(pick(tx, queues, wish, rotation))
     tx.wakes.wait = earliest(tx.wakes.wait, wait)
     lease = {"session": wish.session, "worker": worker, "number": wish.number, "now": tx.at}
@@ -68,6 +72,9 @@ def _first_in_fifo(tx: Transaction, queues: Sequence[str], wish: Claim) -> str |
     if len(queues) == 1:
         rowids: str = tx.value("ready_rowids", {"queue": queues[0], "limit": limit, "now": tx.at})
         return rowids
+    if len(queues) > _MANY:
+        named = {"queues": listed(dict.fromkeys(queues)), "limit": limit, "now": tx.at}
+        queues = [row[0] for row in tx.rows("first_heads", named)]
     heads = [tx.rows("ready", {"queue": queue, "limit": limit, "now": tx.at}) for queue in queues]
     return listed(row[2] for row in islice(merge(*heads), limit))
 

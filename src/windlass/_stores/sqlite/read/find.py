@@ -18,7 +18,7 @@ from ...._policy.order.limits import PermitUsage
 from ...records import record_rows, slice_of
 from ...rules.queue_rules import read_rules
 from ...rules.usage import usages
-from ..rows import Row, moment, read_attempt, read_running, statement, task_reader
+from ..rows import Row, listed, moment, read_attempt, read_running, statement, task_reader
 from .filters import (
     Query,
     count_query,
@@ -129,7 +129,7 @@ class Reader:
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         if version == seen.version:
             return seen
-        is_ready = any(self._rows("any_ready", {"queue": queue}) for queue in queues)
+        is_ready = bool(self._rows("any_ready", {"queues": listed(queues)}))
         due = self._rows("next_due", {})
         return Snapshot(version=version, ready=is_ready, next_due=due[0][0] if due else None)
 

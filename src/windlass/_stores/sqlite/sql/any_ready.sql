@@ -1,8 +1,7 @@
--- Whether a queue that is not paused has ready tasks. Uses windlass_task_ready.
+-- Whether one of these queues has ready tasks and is not paused. Uses windlass_task_ready.
 SELECT 1
-FROM windlass_task
+FROM json_each(:queues) AS named
 WHERE
-    queue = :queue
-    AND state = 'ready'
-    AND NOT EXISTS (SELECT 1 FROM windlass_queue WHERE name = :queue AND paused = 1)
+    EXISTS (SELECT 1 FROM windlass_task WHERE queue = named.value AND state = 'ready')
+    AND NOT EXISTS (SELECT 1 FROM windlass_queue WHERE name = named.value AND paused = 1)
 LIMIT 1

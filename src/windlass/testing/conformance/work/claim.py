@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ...._model.lease import Claimed
-from ...._model.queue import QueueSettings
+from ...._model.queue import Fairness, QueueSettings
 from ...._model.state import State
 from ...._model.task import TaskId
 from ....errors import SessionLost
@@ -172,6 +172,43 @@ class TestOrder(StoreTest):
             assert await worker.claim_ids(100, *names) == []
 
         assert claimed == [task.id for task in tasks]
+
+    async def test_many_queues_are_claimed_in_one_order(self, worker: ManualWorker) -> None:
+        queues = [f"q{number}" for number in range(200)]
+        batch = [a_task(queue=queue, priority=-(step // 20)) for step, queue in enumerate(queues[:60] * 2)]
+        await self.store.enqueue(batch[::-1])
+        expected = [new.id for new in sorted(batch, key=lambda new: (-new.priority, new.id))]
+
+        claimed = [await worker.claim_ids(limit, *reversed(queues)) for limit in (1, 30, 5, 200)]
+
+        assert [one for some in claimed for one in some] == expected
+        assert [len(some) for some in claimed] == [1, 30, 5, 84]
+
+    async def test_of_many_queues_those_that_are_paused_or_expired_are_passed_over(
+        self, worker: ManualWorker
+    ) -> None:
+        queues = [f"q{number}" for number in range(200)]
+        await self.store.put(QueueSettings(name="q1", paused=True))
+        until = self.clock.now() + timedelta(seconds=1)
+        await self.store.enqueue([a_task(queue="q1"), *some_tasks(3, queue="q2", expires_at=until)])
+        last = await self.enqueue_one(queue="q199")
+        self.clock.advance(2)
+
+        assert await worker.claim_ids(2, *queues) == [last]
+
+    async def test_many_queues_of_which_some_are_fair_are_claimed_together(
+        self, worker: ManualWorker
+    ) -> None:
+        queues = [f"q{number}" for number in range(200)]
+        for queue in ("q7", "q150"):
+            await self.store.put(QueueSettings(name=queue, fairness=Fairness.ROUND_ROBIN))
+        batch = [a_task(queue=queue, tenant=f"t{n}") for queue in ("q7", "q100", "q150") for n in range(2)]
+        await self.store.enqueue(batch)
+
+        first, rest = await worker.claim_ids(3, *queues), await worker.claim_ids(9, *queues)
+
+        assert (len(first), len(rest)) == (3, 3)
+        assert {*first, *rest} == {new.id for new in batch}
 
     async def test_a_released_task_keeps_its_rank(self, worker: ManualWorker) -> None:
         first = await self.enqueue_one()

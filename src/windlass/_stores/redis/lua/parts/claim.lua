@@ -12,39 +12,70 @@ local function from_one(key)
     end
 end
 
--- The same over several queues, by rank.
-local function from_several(keys, most)
-    local queues = {}
-    for position, key in ipairs(keys) do
-        queues[position] = {key = key, heads = {}, next = 1, more = true}
-    end
-    local function head(queue)
-        if queue.next > #queue.heads and queue.more then
-            queue.heads, queue.next = redis.call('ZRANGE', queue.key, 0, most - 1, 'WITHSCORES'), 1
-            queue.more = #queue.heads == 2 * most
+local function before(one, other)
+    return one.rank < other.rank or (one.rank == other.rank and one.id < other.id)
+end
+
+-- Moves an element of a heap down to its place.
+local function sink(heap, at)
+    local moved, last = heap[at], #heap
+    while 2 * at <= last do
+        local child = 2 * at
+        if child < last and before(heap[child + 1], heap[child]) then
+            child = child + 1
         end
-        return queue.heads[queue.next], tonumber(queue.heads[queue.next + 1])
+        if not before(heap[child], moved) then
+            break
+        end
+        heap[at], at = heap[child], child
+    end
+    heap[at] = moved
+end
+
+-- Goes to the next task of a queue, reading up to so many if those it has read are taken. Returns false if none is left.
+local function advance(queue, number)
+    if queue.next > #queue.heads then
+        if not queue.more then
+            return false
+        end
+        queue.heads, queue.next = redis.call('ZRANGE', queue.key, 0, number - 1, 'WITHSCORES'), 1
+        queue.more = #queue.heads == 2 * number
+    end
+    queue.id, queue.rank = queue.heads[queue.next], tonumber(queue.heads[queue.next + 1])
+    return queue.id ~= nil
+end
+
+-- The same over several queues, by rank: a heap of those that have tasks. Of thousands, few are taken from, so only the
+-- first task of each is read.
+local function from_several(keys, most)
+    local heap, number = {}, #keys > most and 1 or most
+    for _, key in ipairs(keys) do
+        local queue = {key = key, heads = {}, next = 1, more = true}
+        if advance(queue, number) then
+            heap[#heap + 1] = queue
+        end
+    end
+    for at = math.floor(#heap / 2), 1, -1 do
+        sink(heap, at)
     end
     return function(wanted)
         local ids, taken = {}, batch('ZREM')
-        while #ids < wanted do
-            local first, rank, id
-            for _, queue in ipairs(queues) do
-                local other, its = head(queue)
-                if other and (not first or its < rank or (its == rank and other < id)) then
-                    first, rank, id = queue, its, other
-                end
-            end
-            if not first then
-                break
-            end
-            first.next = first.next + 2
-            ids[#ids + 1] = id
+        while #ids < wanted and #heap > 0 do
+            local first = heap[1]
+            ids[#ids + 1] = first.id
             local members = taken.members(first.key)
-            members[#members + 1] = id
+            members[#members + 1] = first.id
+            first.next = first.next + 2
             if first.next > #first.heads then
                 taken.flush()
                 taken = batch('ZREM')
+            end
+            if not advance(first, most) then
+                heap[1] = heap[#heap]
+                heap[#heap] = nil
+            end
+            if #heap > 0 then
+                sink(heap, 1)
             end
         end
         taken.flush()

@@ -28,6 +28,9 @@ STATES = ("waiting", "scheduled", "ready", "running", "dead")
 MAX_NAMED = 5
 """Queues, schedules and workers that the overview shows."""
 
+MAX_TROUBLES = 10
+"""Troubles that the overview shows: without a worker, each of thousands of queues is one."""
+
 
 class Trouble(Struct, frozen=True, kw_only=True):
     """Something that needs a person; `page` says more. `tone`: "bad" or "warn"."""
@@ -50,12 +53,14 @@ async def show_overview(view: View) -> Mapping[str, Any]:
         _history(view),
     )
     queues = sorted(seen.queues, key=_business, reverse=True)
+    troubles = [*_troubles(seen, alerts)]
     return {
         "overview": seen,
         "total": {state: sum(queue.counts[state] for queue in queues) for state in STATES},
         "exact": all(queue.exact for queue in queues),
         "oldest": max((queue for queue in queues if queue.counts["ready"]), key=_age, default=None),
-        "troubles": [*_troubles(seen, alerts)],
+        "troubles": troubles[:MAX_TROUBLES],
+        "more_troubles": max(len(troubles) - MAX_TROUBLES, 0),
         "queues": queues[:MAX_NAMED],
         "more_queues": max(len(queues) - MAX_NAMED, 0),
         "failures": failures,

@@ -3,10 +3,12 @@
 Our own clients send nothing that is refused here, but anyone with a key may.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -28,13 +30,27 @@ from .._policy.input.payload import parse, parse_payload
 from .._policy.input.quote import printable, quoted
 from .._policy.task_secrets import MAX_PROGRESS
 from .._store import messages
+from .._store.json_codec import Decoder
 from ..errors import InvalidOption
 from .auth import Caller
+from .web.body import check_utf8, decode_errors
+from .web.json_structure import check_structure, listed_places
+from .web.off_loop import PART, off_loop
 from .web.problems import Problem
 
 MAX_AT_ONCE = 100_000
 """Maximum `limit` of one request."""
 
+LARGE = PART
+"""Bytes of a body from which on it is decoded in parts."""
+
+MAX_TASK = 8 << 20
+"""Bytes of a task in a large batch: more than a payload and steps that are as large as they may be."""
+
+_SHORT_PART = 2 * PART  # bytes of a part that holds no large task
+_SEPARATOR = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
+_PLACE = re.compile(r"`\$\.batch\[(\d+)\]")
+_enqueues: Decoder[messages.EnqueueRequest] = Decoder(messages.EnqueueRequest)
 _MAX_WHO = 200
 _MAX_WHY = 2_000
 _MAX_NOTES = 65_536  # bytes: workers bound them before secrets are masked
@@ -257,3 +273,67 @@ def _on_behalf(caller: Caller, by: By | None) -> By:
 
 def _claimed(who: str) -> str:
     return printable(who)[:_MAX_WHO]
+
+
+# -- large batches -----------------------------------------------------------------------------------
+
+
+async def read_enqueue(body: bytes, caller: Caller, *, reserved: bool) -> messages.EnqueueRequest:
+    """Decode a request to enqueue many tasks; each is checked and attributed. Raises as `check` does.
+
+    Decoding in one call would hold the interpreter lock for as long as the whole batch takes. The store gets
+    the tasks in one call all the same: they are stored as a whole or not at all.
+    """
+    places = await off_loop(len(body), _places, body)
+    batch: list[NewTask] = []
+    for start, end, first in _parts(body, places):
+        part = b'{"batch":[%b]}' % body[start:end]
+        with decode_errors():
+            batch += await off_loop(end - start, _read, part, first, caller, reserved)
+    return messages.EnqueueRequest(tuple(batch))
+
+
+def _places(body: bytes) -> list[tuple[int, int]]:
+    """Return where the tasks are, after a check of all that is around them."""
+    with decode_errors():
+        check_utf8(body)
+        places = listed_places(body, MAX_AT_ONCE)
+        around = body if not places else body[: places[0][0]] + body[places[-1][1] :]
+        check_structure(around)
+        _enqueues.decode(around)
+    return places
+
+
+def _parts(body: bytes, places: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Divide the tasks into parts of about `PART` bytes: where one begins and ends, and its first number."""
+    first = 0
+    for number, (start, end) in enumerate(places, 1):
+        if end - start > MAX_TASK:
+            raise Problem(
+                "too-large", f"a task is larger than {MAX_TASK:,} bytes - at `$.batch[{number - 1}]`"
+            )
+        if number < len(places):
+            if _SEPARATOR.fullmatch(body, end, places[number][0]) is None:
+                raise Problem("invalid-request", f"expected a comma and an object - at `$.batch[{number}]`")
+            if end - places[first][0] < PART:
+                continue
+        yield places[first][0], end, first
+        first = number
+
+
+def _read(part: bytes, first: int, caller: Caller, reserved: bool) -> tuple[NewTask, ...]:  # noqa: FBT001  passed on
+    """Decode, attribute and check the tasks from number `first` on; errors name that of the whole batch."""
+
+    def placed(text: str) -> str:
+        return _PLACE.sub(lambda found: f"`$.batch[{first + int(found[1])}]", text)
+
+    try:
+        check_structure(part, short=_SHORT_PART)
+        message = attributed(_enqueues.decode(part), caller)
+    except msgspec.DecodeError as error:
+        raise msgspec.DecodeError(placed(str(error))) from None
+    except Problem as problem:
+        raise Problem(problem.code, placed(problem.detail)) from None
+    check(message, reserved=reserved)
+    batch: tuple[NewTask, ...] = message.batch
+    return batch

@@ -20,8 +20,7 @@ from ..auth import Caller
 from ..long_poll import WakeListener
 from ..page import size_of
 from ..service import Service
-from ..store_batch import LARGE, read_enqueue
-from ..store_input import attributed, check
+from ..store_input import LARGE, attributed, check, read_enqueue
 from ..store_secrets import with_declared_secrets, with_stored_secrets, without_secrets
 from ..web.body import decode_body, decode_errors, read_body
 from ..web.load import held_by

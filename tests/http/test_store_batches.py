@@ -15,8 +15,7 @@ from tests.foreign_input import task
 from tests.http.conftest import Ask
 from tests.http.problem import problem
 from windlass import RESULT, App
-from windlass._http.store_batch import LARGE
-from windlass._http.store_input import MAX_AT_ONCE
+from windlass._http.store_input import LARGE, MAX_AT_ONCE
 from windlass._http.web.json_structure import MAX_NESTING, listed_places
 from windlass._http.web.problems import Problem
 from windlass._model.filter import Filter, Page

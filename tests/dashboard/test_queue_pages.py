@@ -145,3 +145,12 @@ def test_a_limit_of_tasks_without_a_tenant_stays_one(app: App, visitor: Visitor,
     visitor.post("limits/n/change", queue="", type="", tenant="", by="", running="2", rate="", burst="")
     (limit,) = run(app.operator.limits.list())
     assert (limit.tenant, limit.running) == ("", 2)
+
+
+def test_the_overview_of_many_queues_shows_few_troubles(app: App, run: Run, visitor: Visitor) -> None:
+    for number in range(15):
+        run(app.client.send("t", {}, queue=f"customer-{number}"))
+    page = visitor.text("")
+    assert page.index("No keeper runs") < page.index("No worker serves queue")
+    assert page.count("No worker serves queue") == 9
+    assert "and 6 more" in page

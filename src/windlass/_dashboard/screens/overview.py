@@ -86,6 +86,12 @@ def _troubles(seen: OverviewDocument, alerts: Sequence[AlertDocument]) -> Iterat
         if alert.state == "raised":
             letters = counted(alert.number, "dead letter")
             yield Trouble(text=f"Alert {alert.name} is raised: {letters}.", page="alerts")
+    if seen.keeper is False:
+        yield Trouble(
+            text="No keeper runs: schedules do not fire, retries do not become ready, and tasks of dead "
+            "workers are not rescued. Workers, `windlass serve` and `windlass keeper` run one.",
+            page="health",
+        )
     for queue in seen.queues:
         waiting = queue.counts["ready"]
         if waiting and queue.workers == 0 and not queue.paused and queue.closed_until is None:
@@ -102,12 +108,6 @@ def _troubles(seen: OverviewDocument, alerts: Sequence[AlertDocument]) -> Iterat
                 page=f"queues/{segment(queue.queue)}",
                 tone="warn",
             )
-    if seen.keeper is False:
-        yield Trouble(
-            text="No keeper runs: schedules do not fire, retries do not become ready, and tasks of dead "
-            "workers are not rescued. Workers, `windlass serve` and `windlass keeper` run one.",
-            page="health",
-        )
 
 
 async def _alerts(view: View) -> list[AlertDocument]:

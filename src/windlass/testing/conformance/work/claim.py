@@ -196,9 +196,7 @@ class TestOrder(StoreTest):
 
         assert await worker.claim_ids(2, *queues) == [last]
 
-    async def test_many_queues_of_which_some_are_fair_are_claimed_together(
-        self, worker: ManualWorker
-    ) -> None:
+    async def test_many_queues_of_which_some_are_fair_go_together(self, worker: ManualWorker) -> None:
         queues = [f"q{number}" for number in range(200)]
         for queue in ("q7", "q150"):
             await self.store.put(QueueSettings(name=queue, fairness=Fairness.ROUND_ROBIN))

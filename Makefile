@@ -21,7 +21,7 @@ endef
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Create or update .venv from the lock file
@@ -95,9 +95,13 @@ model: setup ## Check the models of leases and of the replicated log; print how 
 	@$(BIN)/python -m tests.model
 
 .PHONY: chaos
-chaos: setup ## Run random kills, outages and failovers for several minutes; installs Patroni and etcd, too
+chaos: setup ## Run random kills, outages and failovers for most of an hour; installs Patroni and etcd, too
 	@scripts/servers chaos
-	@$(BIN)/pytest -m chaos --timeout=0
+	@$(BIN)/python scripts/chaos
+
+.PHONY: chaos-short
+chaos-short: setup servers ## Run a few of them, on every store: up to 10 minutes
+	@$(BIN)/python scripts/chaos short
 
 .PHONY: screenshots
 screenshots: setup servers ## Take the screenshots of the docs from a real shop, in some minutes

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from windlass import By
+from windlass import By, Refused
 from windlass._client.operator import Operator
 from windlass._client.tasks import replays as replays_module
 from windlass._client.tasks.replays import Pace, replay_in_batches
@@ -133,3 +133,34 @@ async def test_a_limit_and_small_batches(
     due = [2.0, 2.167, 2.333][:limit]
     replayed = await all_tasks(store, Filter(states=(State.SCHEDULED,)))
     assert sorted(round((one.run_at.hour * 60 + one.run_at.minute) / 60, 3) for one in replayed) == due
+
+
+async def test_a_spread_into_a_paused_queue_is_refused_and_changes_nothing(
+    store: Store, clock: ManualClock
+) -> None:
+    """Nobody knows when it is resumed: all that is due by then would start at once."""
+    await dead_letters(store, 3)
+    await dead_letters(store, 2, queue="mail")
+    operator = Operator(store, ANN)
+    await operator.pause("reports")
+    clock.advance(timedelta(seconds=1))
+
+    for pace in (Pace(spread="20m"), Pace(per_second=2)):
+        with pytest.raises(
+            Refused, match=r"queue 'reports' is paused: 3 tasks .* Resume queue 'reports' first"
+        ):
+            await spread(store, pace)
+    assert {task.state for task in await all_tasks(store)} == {State.DEAD}
+
+    assert await spread(store, Pace(spread="20m"), Filter(queues=("mail",))) == 2
+    await operator.resume("reports")
+    assert await spread(store, Pace(spread="1h")) == 3
+    due = [task.run_at - clock.now() for task in await all_tasks(store, Filter(queues=("reports",)))]
+    assert sorted(due) == [HOUR / 3 * step for step in range(3)]
+
+
+async def test_a_paused_queue_without_dead_letters_does_not_hold_up_a_spread(store: Store) -> None:
+    await dead_letters(store, 2)
+    await Operator(store, ANN).pause("mail")
+
+    assert await spread(store, Pace(spread="20m")) == 2

@@ -33,7 +33,6 @@ from .._policy.input.encrypted import refuse_marked
 from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.options import checked_name
 from .._policy.input.quote import counted, quoted, suggestion
-from .._policy.input.replay import check_pace
 from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._policy.task_secrets import masked_attempt, task_mask
 from .._store.protocol import Finding, Migration, Promise, Store
@@ -236,11 +235,10 @@ class Operator:
         over this duration [default: all at once]. The tasks are then scheduled one after another, while their
         queues are open, and become ready whatever becomes of this program. `limit`: at most this many
         [default: all]. Returns how many were replayed. Raises InvalidOption; InvalidPayload if the payload
-        does not fit the handler, as far as this app declares the type.
+        does not fit the handler, as far as this app declares the type; Refused at a pace into a paused queue.
         """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload needs exactly one task id in the filter")
-        check_pace(per_second, spread)
         action = Replay(by=by)
         if payload is not None and where.ids is not None:
             edited, fingerprint = await self._edited(where.ids[0], payload)

@@ -168,7 +168,7 @@ class SyncOperator(Twin[Operator]):
         over this duration [default: all at once]. The tasks are then scheduled one after another, while their
         queues are open, and become ready whatever becomes of this program. `limit`: at most this many
         [default: all]. Returns how many were replayed. Raises InvalidOption; InvalidPayload if the payload
-        does not fit the handler, as far as this app declares the type.
+        does not fit the handler, as far as this app declares the type; Refused at a pace into a paused queue.
         """
         return self._loop.run(
             self._inner.replay(

@@ -9,9 +9,11 @@ from ..._model.filter import Filter, Replay
 from ..._model.queue import QueueSettings, Window
 from ..._model.state import REPLAYABLE
 from ..._model.task import MAX_DELAY
-from ..._policy.input.replay import interval_between, slots_until
+from ..._policy.input.quote import counted, quoted
+from ..._policy.input.replay import check_pace, interval_between, slots_until
 from ..._policy.order.windows import opening
 from ..._store.protocol import Store, all_records
+from ...errors import Refused
 from .batches import BATCH, apply_in_batches
 
 
@@ -33,8 +35,9 @@ async def replay_in_batches(
 
     At a pace, tasks of a queue with windows are due only while it is open: what would be due later goes on at
     the same pace from its next opening. The numbers that a duration is divided by are counted first, and may
-    be estimates.
+    be estimates. Raises Refused, and replays nothing, if some of the tasks are in a paused queue.
     """
+    check_pace(pace.per_second, pace.spread)
     await store.open()
     now = await store.now()
     if where.finished_before is None:
@@ -46,8 +49,10 @@ async def replay_in_batches(
     if limit is not None:
         total = min(total, limit)
     interval = interval_between(total, pace.per_second, pace.spread)
+    queues = await _queues_with_settings(store, where)
+    await _refuse_paused(store, where, queues)
     done, rest = 0, total
-    for queue, windows in await _windows(store, where) if interval else ():
+    for queue, windows in [(one.name, one.windows) for one in queues if one.windows and interval]:
         its = replace(where, queues=(queue,))
         if number := await _count_replayable(store, its):
             paced = replace(action, run_at=now, interval=_share(interval, number, total))
@@ -66,11 +71,21 @@ def _room(limit: int | None, done: int) -> int | None:
     return None if limit is None else limit - done
 
 
-async def _windows(store: Store, where: Filter) -> list[tuple[str, tuple[Window, ...]]]:
-    """Return the queues with windows that may match."""
+async def _queues_with_settings(store: Store, where: Filter) -> list[QueueSettings]:
     settings = await all_records(store, QueueSettings)
-    wanted = [one for one in settings if one.windows and (where.queues is None or one.name in where.queues)]
-    return [(one.name, one.windows) for one in wanted]
+    return [one for one in settings if where.queues is None or one.name in where.queues]
+
+
+async def _refuse_paused(store: Store, where: Filter, queues: list[QueueSettings]) -> None:
+    """Refuse tasks of a paused queue: nobody knows when it is resumed, and then all would start at once."""
+    for queue in queues:
+        if queue.paused and (number := await _count_replayable(store, replace(where, queues=(queue.name,)))):
+            name = quoted(queue.name)
+            raise Refused(
+                f"queue {name} is paused: {counted(number, 'task')} replayed over time would start at once "
+                f"when it is resumed. Resume queue {name} first, replay tasks of other queues only, or "
+                f"replay all at once"
+            )
 
 
 async def _replay_on(

@@ -61,9 +61,12 @@ def starters() -> list[int]:
 def main(mark: str, tests: int, *others: int) -> None:
     """Wait until one of these processes is gone, then kill the tests and all that has the mark."""
     wait_for_one(tests, *others)
-    if os.getppid() == tests:
-        with suppress(ProcessLookupError):
-            os.kill(tests, signal.SIGKILL)
+    if (
+        os.getppid() == tests
+    ):  # a starter was killed: what is between it and the tests would start the next ones
+        for pid in (*others, tests):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     deadline = monotonic() + PATIENCE_SECONDS
     while (pids := [*marked(mark)]) and monotonic() < deadline:
         for pid in pids:

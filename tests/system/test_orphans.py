@@ -129,7 +129,7 @@ def test_nothing_outlives_the_controller_of_xdist(start: Start) -> None:
 
 def test_nothing_outlives_a_make(start: Start, tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text(
-        ".PHONY: all inner\nall:\n\t@$(MAKE) -f $(MAKEFILE_LIST) inner; true\ninner:\n\t@$(RUN); true\n"
+        ".PHONY: all inner\nall:\n\t@$(MAKE) -f $(MAKEFILE_LIST) inner; true\ninner:\n\t@$(RUN); $(RUN)\n"
     )
     script = f'exec make -f {tmp_path}/Makefile RUN="$*"'
     make = start(by=("sh", "-c", script, "sh"))

@@ -49,13 +49,14 @@ def test_it_keeps_to_its_document_for_long(
     """Against `windlass serve`, keeper and all, on a file: 50,000 requests, half of them without keys."""
     seed = int(os.environ.get("WINDLASS_SEED") or secrets.randbelow(10**9))
     wanted = int(os.environ.get("WINDLASS_CHAOS_REQUESTS", "25000"))
+    examples = max(3, 60 * wanted // 25_000)
     key = asyncio.run(made(tmp_path / "windlass.db")) if keyed else None
     server = Server(Fleet(tmp_path), keeper=True)
     server.start()
     try:
-        verdict = fuzzed(server.url, key, seed=seed, examples=60, at_bounds=True)
+        verdict = fuzzed(server.url, key, seed=seed, examples=examples, at_bounds=True)
         while verdict.requests < wanted:
-            verdict += fuzzed(server.url, key, seed=(seed := seed + 1), examples=60, at_bounds=False)
+            verdict += fuzzed(server.url, key, seed=(seed := seed + 1), examples=examples, at_bounds=False)
     finally:
         server.close()
     kept = asyncio.run(looked_through(SQLiteStore(tmp_path / "windlass.db")))

@@ -1,7 +1,7 @@
 """Workers over HTTP: sessions, claims, heartbeats and settlements, each under its fence."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import datetime
 from time import monotonic
 from typing import Any
 
@@ -18,7 +18,6 @@ from windlass._ids import new_id
 from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
 from windlass._model.options import DeclaredType, Defaults
-from windlass._model.queue import Retention
 from windlass._model.record import Session
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
@@ -70,7 +69,7 @@ class TestSession:
             {"name": "w\0"},
             {"name": "w" * 201},
             {"queues": []},
-            {"queues": ["q"] * 101},
+            {"queues": ["q"] * 10_001},
             {"queues": [""]},
             {"slots": 0},
             {"lease": 0.5},
@@ -368,16 +367,14 @@ class TestSettle:
 async def test_what_waited_for_results_that_are_gone_is_buried(
     api: ApiServer, http: httpx2.AsyncClient
 ) -> None:
-    clock = ManualClock()
-    store = MemoryStore(clock=clock)
+    store = MemoryStore()
     own = Api(http, api.serve(store, open_to_all=True))
     group = {"tasks": [{"type": "a"}], "then": {"type": "sum", "result_into": "parts"}}
     made = (await own.good("POST", "/tasks/batch", group))["tasks"]
     session = await own.session(lease=3600)
     (claimed,) = await own.claim(session, 1)
     await own.settle(lease(claimed) | {"outcome": "returned", "result": 1})
-    clock.advance(60)
-    assert (await store.prune(Retention(completed=timedelta(seconds=30)), 100)).number == 1
+    store._tables.forget(await task_of(store, made[0]["id"]))  # No prune does that: somebody deleted the row.
     assert await own.claim(session, 2) == []
     buried = await own.good("GET", f"/tasks/{made[1]['id']}")
     assert (buried["state"], buried["error"]["type"]) == ("dead", "Fatal")

@@ -70,7 +70,9 @@ LUA_MISTAKES = {
     "claim what has expired": LuaMistake("parts/lease", _EXPIRED, "if false then"),
     "claim without holding": LuaMistake("parts/lease", "in_parts('HSET', prefix .. 'h:' .. session, held)"),
     "claim without taking": LuaMistake("parts/claim", "in_parts('ZREM', key, ids)\n"),
-    "claim the last of several queues": LuaMistake("parts/claim", "its < rank", "its > rank"),
+    "claim the last of several queues": LuaMistake(
+        "parts/claim", "one.rank < other.rank", "one.rank > other.rank"
+    ),
     # -- grant
     "grant above a cap": LuaMistake("grant", _RANGE_OF_ROOM),
     "grant what others have taken": LuaMistake(

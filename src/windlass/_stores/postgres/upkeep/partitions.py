@@ -120,11 +120,15 @@ async def drop_before(connections: Connections, day: date) -> Counter[tuple[str,
     """
     dropped: Counter[tuple[str, State]] = Counter()
     for old in await existing(connections):
-        if old < day:
+        if old >= day:
+            continue
+        try:
             dropped += await _delete_joins(connections, old)
             needed, number = (await _on_day(connections, "count_day", old))[0]
             if needed == 0 or 2 * needed <= number:
                 dropped += await _drop(connections, old, needed)
+        except asyncpg.UndefinedTableError:  # another process dropped it meanwhile
+            continue
     return dropped
 
 
@@ -179,7 +183,7 @@ async def _drop(connections: Connections, day: date, needed: int) -> Counter[tup
                 filled(_REPLACE) + filled(_ATTACH if needed else "DROP TABLE windlass.{name}")
             )
             return _by_queue_and_state(deleted)
-    except (*_TRY_LATER, asyncpg.UndefinedTableError, _NeededMeanwhile):
+    except (*_TRY_LATER, _NeededMeanwhile):
         return Counter()
 
 

@@ -30,9 +30,10 @@ def end_orphans() -> object:
     """Mark what this process starts from now on, and let a watch end it afterwards; keep what it returns."""
     if not hasattr(os, "pidfd_open"):
         return None
-    mark = token_hex(8)
-    os.environ[MARK] = f"{os.environ.get(MARK, '')}/{mark}"
-    pids = [os.getpid(), *starters()]
+    around = os.environ.get(MARK, "")
+    mark = f"{os.getpid()}-{token_hex(8)}"
+    os.environ[MARK] = f"{around}/{mark}"
+    pids = [os.getpid(), *starters(until=run_of(around))]
     command = [sys.executable, "-I", "-S", __file__, mark, *map(str, pids)]
     nowhere = subprocess.DEVNULL
     return subprocess.Popen(
@@ -45,12 +46,20 @@ def unmarked() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != MARK}
 
 
-def starters() -> list[int]:
-    """The processes from our parent to the topmost `make`, if that has started us."""
+def run_of(marks: str) -> int:
+    """The process of the innermost run with these marks; 0 if there is none."""
+    return int(marks.rpartition("/")[2].partition("-")[0] or 0)
+
+
+def starters(until: int = 0) -> list[int]:
+    """The processes from our parent to the topmost `make`, if that has started us; none from `until` on.
+
+    A run within a run may not go on to what has started that one: it would end the gate that tests it.
+    """
     chain: list[int] = []
     makes = 0  # how many of the chain are up to one
     pid = os.getppid()
-    while pid > 1:
+    while pid > 1 and pid != until:
         name, _, rest = (PROC / str(pid) / "stat").read_text().partition(" (")[2].rpartition(") ")
         chain.append(pid)
         makes = len(chain) if name == "make" else makes

@@ -1,6 +1,7 @@
 """A run of tests that is killed leaves no process behind: no server, worker or producer."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.orphans import MARK
 from tests.system.fleet import ROOT, wait_until
 
 SECONDS = 40.0  # a guard gives its server ten before it kills it
@@ -125,6 +127,20 @@ def test_nothing_outlives_the_controller_of_xdist(start: Start) -> None:
     controller.kill()
 
     assert_gone(below)
+
+
+def test_a_run_within_a_run_does_not_end_what_has_started_that_one() -> None:
+    """Else the test below would end the gate, which runs it below a `make` of its own."""
+    outer = int(os.environ[MARK].rpartition("/")[2].partition("-")[0])
+    find = f"from tests.orphans import starters; print(*starters(until={outer}))"
+    told = f"import sys; sys.path.append({str(ROOT)!r}); {find}"
+    make = ["make", "--no-print-directory", "-s", "-f", "-"]
+    rule = f"all:\n\t@true; {sys.executable} -c {shlex.quote(told)}\n"
+
+    seen = subprocess.run(make, input=rule, capture_output=True, text=True, check=True).stdout.split()
+
+    assert seen
+    assert not {os.getpid(), os.getppid(), outer} & set(map(int, seen))
 
 
 def test_nothing_outlives_a_make(start: Start, tmp_path: Path) -> None:

@@ -130,10 +130,11 @@ async def test_silent_sockets(served: Served) -> None:
 async def test_streams_of_one_key(served: Served) -> None:
     async with served.client(served.attacker) as http:
         task = (await http.post("/tasks", json={"type": "t", "delay": 1000})).json()["id"]
-        paths = ["/events", f"/tasks/{task}/events", "/store/wakes?queue=q", f"/tasks/{task}?wait=60"]
+        paths = ["/events", f"/tasks/{task}/events", "/store/wakes", f"/tasks/{task}?wait=60"]
 
         async def opened(path: str) -> int:
-            request = http.build_request("GET", path)
+            wanted = {"json": {"queues": ["q"]}} if path == "/store/wakes" else {}
+            request = http.build_request("POST" if wanted else "GET", path, **wanted)
             answer = await http.send(request, stream=True)
             streams.push_async_callback(answer.aclose)
             return answer.status_code
@@ -205,12 +206,17 @@ async def test_slow_readers(served: Served) -> None:
         large = {"type": "t", "payload": {"text": "x" * 1_000_000}, "delay": 1000}
         for _ in range(60):
             task = (await http.post("/tasks", json=large)).json()["id"]
-    paths = ["/events", f"/tasks/{task}/events", "/store/wakes?queue=q", "/tasks?limit=1000", "/openapi.json"]
+    asked = [
+        *("GET /events", f"GET /tasks/{task}/events", "POST /store/wakes"),
+        *("GET /tasks?limit=1000", "GET /openapi.json"),
+    ]
     async with AsyncExitStack() as lines, alive(served, "slow readers of everything") as beats:
         for number in range(100):
             _, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
             lines.callback(writer.close)
-            head = [f"GET {paths[number % 5]} HTTP/1.1", "host: x", f"authorization: Bearer {served.worker}"]
+            head = [f"{asked[number % 5]} HTTP/1.1", "host: x", f"authorization: Bearer {served.worker}"]
+            if asked[number % 5].startswith("POST"):
+                head += [f"content-type: {JSON}", "content-length: 0"]
             writer.write("\r\n".join([*head, "", ""]).encode())
         await answers(beats, 200)
     assert served.weight("VmHWM:") < 600 * MEGABYTE

@@ -1,6 +1,6 @@
 -- Delete cancelled tasks of one day's partition that keep results of others to be replayed, with what they keep, their
 -- attempts and keys; not those that others need. Returns their queues.
--- LATERAL and OFFSET 0 make the planner look up what keeps something instead of scanning the day.
+-- LATERAL with OFFSET 0, and LIMIT, make the planner look up what keeps something and is kept, not scan all.
 WITH kept AS MATERIALIZED (
     SELECT cancelled.id
     FROM (SELECT DISTINCT d.successor AS id FROM windlass.dependency AS d) AS needy
@@ -10,7 +10,7 @@ WITH kept AS MATERIALIZED (
         WHERE h.id = needy.id AND h.state = 'cancelled'
         OFFSET 0
     ) AS cancelled
-    WHERE NOT EXISTS (SELECT FROM windlass.dependency AS d WHERE d.predecessor = cancelled.id)
+    WHERE (SELECT d.predecessor FROM windlass.dependency AS d WHERE d.predecessor = cancelled.id LIMIT 1) IS NULL
 ),
 
 gone AS (

@@ -27,7 +27,8 @@ def test_a_mistake_is_noticed(name: str) -> None:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider"]
     command += ["-p", "tests.stores.redis.lua_mistakes", "-m", "not full", "-k", only]
     tests = ["tests/stores/redis", "tests/stores/test_conformance.py"]
-    environment = os.environ | {"WINDLASS_LUA_MISTAKE": name}
+    environment = {key: value for key, value in os.environ.items() if key != "WINDLASS_TESTS"}  # the sample
+    environment["WINDLASS_LUA_MISTAKE"] = name
     done = run(
         [*command, *tests],
         check=False,

@@ -51,7 +51,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def run(*options: str, tests: int = 1, by: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
         base = ["-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/run", *options]
         told = [sys.executable, "-m", "pytest", *base, "tests/system/endless.py"]
-        environment = {one: value for one, value in os.environ.items() if not one.startswith("PYTEST")}
+        ours = ("PYTEST", "WINDLASS_TESTS")
+        environment = {one: value for one, value in os.environ.items() if not one.startswith(ours)}
         with (tmp_path / "log").open("wb") as log:
             process = subprocess.Popen(
                 [*by, *told],

@@ -68,7 +68,7 @@ def gate(tmp_path: Path, unstable: Path) -> Gate:
     def run(suite: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         (tmp_path / "test_suite.py").write_text(FIRST_TIME + suite)
         command = [sys.executable, SCRIPTS / "gate", "--unstable", unstable, "-q", *arguments]
-        env = {one: value for one, value in os.environ.items() if not one.startswith("PYTEST")}
+        env = {one: value for one, value in os.environ.items() if not one.startswith(("PYTEST", "GATE"))}
         env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return subprocess.run(
             command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False

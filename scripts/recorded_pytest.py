@@ -1,11 +1,14 @@
 """Run pytest and write down, as JSON, which tests failed: recorded_pytest.py REPORT [PYTEST'S ARGUMENTS].
 
+Also whether the run was whole: every file could be collected, and every test that was collected ran.
+
 `--only REPORT`, before pytest's arguments, runs only the tests that failed in that report.
 """
 
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,9 @@ class Record:
 
     def __init__(self, only: set[str] | None) -> None:
         self._only = only
+        self.collected: set[str] = set()
+        self.reported: set[str] = set()
+        self.has_broken_files = False
         self.failures: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.passed: list[str] = []  # of those it was told to run
@@ -28,7 +34,18 @@ class Record:
             config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in self._only])
             items[:] = [item for item in items if item.nodeid in self._only]
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.has_broken_files |= report.failed
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.collected.update(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
+        self.collected.update(ids)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.reported.add(report.nodeid)
         if report.failed:
             self.failures.setdefault(report.nodeid, first_line(report.longrepr))
         elif report.skipped or report.when == "call":
@@ -38,6 +55,7 @@ class Record:
 
     def written(self) -> dict[str, Any]:
         return {
+            "is_whole": not self.has_broken_files and self.collected <= self.reported,
             "failures": self.failures,
             "number_passed": self.counts["passed"],
             "passed": sorted({*self.passed} - self.failures.keys()),

@@ -47,6 +47,28 @@ import pytest
 def test_one_of_many(number):
     assert not is_first_time(f"many{number}")
 """
+ENDS = """
+import os
+
+def test_end():
+    os._exit({status})
+
+def test_after(): ...
+"""
+ENDS_LATER = """
+import os
+
+def test_end():
+    assert not is_first_time("end")
+    os._exit({status})
+"""
+IMPORTED_LATER = """
+import os
+
+assert not is_first_time(os.environ["PYTEST_XDIST_WORKER"] if "PYTEST_XDIST_WORKER" in os.environ else "gw0")
+
+def test_never_runs(): ...
+"""
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
 Gate = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -131,6 +153,37 @@ def test_a_test_that_ends_its_process_gets_a_second_chance(gate: Gate, unstable:
     assert "crashed while running" in line
 
 
+@pytest.mark.parametrize(
+    ("suite", "arguments"),
+    [
+        pytest.param(UNSTABLE + ALWAYS, ("-x",), id="stopped at the first failure"),
+        pytest.param(ENDS.format(status=0), (), id="ended by a test as if all was well"),
+        pytest.param(ENDS_LATER.format(status=0), (), id="ended while the test ran alone"),
+        pytest.param(ENDS_LATER.format(status=1), (), id="ended as if tests failed"),
+    ],
+)
+def test_a_run_without_all_its_tests_is_red(
+    gate: Gate, unstable: Path, suite: str, arguments: tuple[str, ...]
+) -> None:
+    done = gate(suite, *arguments)
+
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
+    assert done.stderr == ""
+    assert "not all tests ran" in done.stdout
+    assert unstable.read_text() == HEADER
+
+
+def test_a_file_that_fails_to_import_once_is_red_beside_an_unstable_test(
+    gate: Gate, unstable: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "test_import.py").write_text(FIRST_TIME + IMPORTED_LATER)
+
+    done = gate(UNSTABLE, "-p", "xdist", "-n", "2")
+
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
+    assert unstable.read_text() == HEADER
+
+
 def test_no_failure_and_no_pytest_have_their_own_exit_codes(gate: Gate, unstable: Path) -> None:
     assert gate("def test_sound(): ...").returncode == 0
     assert gate("def test_sound(): ...", "--no-such-option").returncode == pytest.ExitCode.USAGE_ERROR
@@ -143,6 +196,8 @@ checked:
 	@true
 good:
 	@echo '{"passed": 7, "failed": 0}' >> $$GATE_TALLY
+interrupted:
+	@kill -INT $$(cut -d ' ' -f 4 /proc/$$PPID/stat)
 bad:
 	@echo '{"passed": 2, "failed": 1}' >> $$GATE_TALLY; exit 1
 uncounted:
@@ -194,3 +249,10 @@ def test_the_exit_code_is_that_of_the_parts(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert " 7 passed in 0." in done.stdout.splitlines()[-1]
+
+
+def test_an_interrupt_is_red_even_if_all_was_well_so_far(tmp_path: Path) -> None:
+    done = run_parts(tmp_path, ("interrupted", False), ("bad", False))
+
+    assert done.returncode == 1
+    assert "bad" not in done.stdout

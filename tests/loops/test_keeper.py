@@ -25,12 +25,14 @@ from windlass._keeper import chores as chores_module
 from windlass._keeper import due_tasks as due_tasks_module
 from windlass._keeper import keeper as keeper_module
 from windlass._keeper import prune as prune_module
+from windlass._keeper.chores import Chore, Chores
 from windlass._keeper.due_tasks import cancel_expired
 from windlass._keeper.keeper import Keeper
 from windlass._model.alert import Alert
 from windlass._model.task import Error
 from windlass._store.outage import Outage
 from windlass._stores.memory import MemoryStore
+from windlass.errors import StoreUnavailable
 from windlass.testing.clock import START, ManualClock
 from windlass.testing.conformance.steps import a_task, bury, settle_now, worker_on
 from windlass.testing.faults import Fault, FaultyStore, Hold
@@ -469,6 +471,50 @@ async def test_a_deposed_leader_leaves_no_outage_behind(monkeypatch: pytest.Monk
 
 async def _refused(*_: object) -> bool:
     return False
+
+
+async def test_a_chore_that_fails_on_after_an_outage_does_not_keep_it_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keeper_module, "_PRUNE_EVERY", 0.05)
+    app, watch = watched()
+    outage = Outage()
+    async with keeping(app, app.keeper(lease=timedelta(seconds=30), outage=outage)) as keeper:
+        await eventually(lambda: keeper.leads)
+        watch.down |= {"lead", "prune"}
+        await eventually(lambda: outage.is_open)
+        watch.down.discard("lead")
+        calls = watch.calls["prune"]
+        await eventually(lambda: watch.calls["prune"] > calls)
+        await eventually(lambda: not outage.is_open)
+        assert "prune" in watch.down
+
+
+async def test_a_renewal_with_a_bug_does_not_keep_the_other_chores_from_being_done() -> None:
+    done, failed = asyncio.Event(), asyncio.Event()
+
+    async def fail() -> None:
+        failed.set()
+        raise StoreUnavailable("always")
+
+    async def work() -> None:
+        if failed.is_set():
+            done.set()
+
+    async def renew() -> None:
+        raise ZeroDivisionError("a bug")
+
+    duties = [
+        Chore(name="broken", turn=fail, every=0.01, is_urgent=True),
+        Chore(name="sound", turn=work, every=0.05, is_urgent=True),
+    ]
+    run = asyncio.create_task(Chores(Outage(), renew, duties).run())
+    await asyncio.wait([run, asyncio.create_task(done.wait())], return_when=asyncio.FIRST_COMPLETED)
+
+    assert not run.done()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
 
 
 def test_slices_grow_while_they_are_quick_and_shrink_when_they_are_slow() -> None:

@@ -111,18 +111,8 @@ class _ChoreLoop:
         try:
             with self._timed():
                 seconds = await self._chore.turn()
-        except StoreError as error:
-            if error.transient:
-                await self._probe()
-            self._log_failure(error)
-            # What needs only the other shards was done, and is due again at the usual interval.
-            return self._chore.every if isinstance(error, ShardUnavailable) else self._pauses.grow()
-        except SessionLost as error:
-            self._log_failure(error)
-            return self._pauses.grow()
         except Exception as error:  # noqa: BLE001  a bug must not stop the other chores
-            self._log_failure(error, trace=True)
-            return self._pauses.grow()
+            return await self._failed(error)
         self._pauses.succeeded()
         self.turns += 1
         self._failures = 0
@@ -130,6 +120,20 @@ class _ChoreLoop:
             self._has_failed = False
             logger.info("the keeper finishes the chore %s again", self._chore.name)
         return self._chore.every if seconds is None else seconds
+
+    async def _failed(self, error: Exception) -> float:
+        """Log a failure; return the seconds until the next turn. Raises StoreError during an outage."""
+        if isinstance(error, StoreError) and error.transient:
+            try:
+                await self._probe()
+            except StoreError:
+                raise
+            except Exception as bug:  # noqa: BLE001  nor may one in the probe
+                error = bug
+        self._pauses.reached()
+        self._log_failure(error, trace=not isinstance(error, StoreError | SessionLost))
+        # What needs only the other shards was done, and is due again at the usual interval.
+        return self._chore.every if isinstance(error, ShardUnavailable) else self._pauses.grow()
 
     def _log_failure(self, error: Exception, *, trace: bool = False) -> None:
         """Log a failure once until the chore succeeds, then reminders; a transient one if it repeats."""

@@ -123,6 +123,10 @@ class Pauses:
     def succeeded(self) -> None:
         """Note that a call succeeded: the next pause is the first again."""
         self._next = self._first
+        self.reached()
+
+    def reached(self) -> None:
+        """Note that the store is available, whatever became of the call: pauses go on growing."""
         if self._is_failing:
             self._is_failing = False
             self._outage.succeeded(self)

@@ -140,6 +140,16 @@ async def test_every_stream_and_long_poll_counts(keyed: tuple[Load, httpx2.Async
     await eventually(lambda: not load.streams)
 
 
+async def test_a_stream_of_wakes_counts_what_its_names_take(keyed: tuple[Load, httpx2.AsyncClient]) -> None:
+    load, http = keyed
+    names = {"queues": [f"queue-{number:05}" for number in range(10_000)]}
+    async with http.stream("POST", "/store/wakes", json=names) as heard:
+        assert heard.status_code == 200
+        assert sum(load.streams.values()) == FEW.streams_per_key
+        refused = await http.post("/store/wakes", json={"queues": ["q"]})
+        problem(refused, 429, "too-many-requests")
+
+
 async def test_heartbeats_of_a_busy_key_are_served(keyed: tuple[Load, httpx2.AsyncClient]) -> None:
     load, http = keyed
     session = (await http.post("/work/sessions", json={"name": "w"})).json()["session"]

@@ -91,7 +91,7 @@ async def wakes(service: Service, caller: Caller, request: Request) -> Response:
     wanted = await decode_body(body, _wakes.decode)
     with decode_errors():
         await off_loop(len(body), check, wanted)
-    held_by(request).begin_stream()
+    held_by(request).begin_stream(len(body))  # the names are kept as long as the stream lasts
     return StreamingResponse(_wake_lines(service, wanted.queues, request), media_type=NDJSON)
 
 

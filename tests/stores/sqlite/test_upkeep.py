@@ -1,5 +1,6 @@
 """What the keeper deletes, in steps that leave others their turn."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -28,26 +29,46 @@ async def test_expired_keys_go_a_few_at_a_time_until_none_is_left(
     assert peek("SELECT count(*) FROM windlass_idempotency") == [(0,)]
 
 
-async def test_a_prune_looks_at_some_of_many_needed_tasks_and_the_next_at_the_others(
+async def test_a_prune_passes_needed_tasks_and_deletes_those_behind_them(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many joins may need tasks for long; others behind them are pruned all the same, a few at a time."""
+    """Many joins may need tasks for long; those behind them are found, a few looks at a time."""
     monkeypatch.setattr(keeping, "NEEDED_AT_ONCE", 2)
     worker = await worker_on(store, lease_for=timedelta(days=9))
     done = []
-    for _ in range(10):
-        done.append((await enqueue_and_settle(store, worker, complete, queue="default")).task.id)
+    for number in range(20):
+        queue = "mail" if number % 2 else "default"
+        done.append((await enqueue_and_settle(store, worker, complete, queue=queue)).task.id)
         clock.advance(1)
-    last = a_task(after=tuple(done[:9]), result_into="results")
+    last = a_task(after=tuple(done[:17]), result_into="results")
     await store.enqueue([last])
     clock.advance(timedelta(days=2))
     short = Retention(completed=timedelta(days=1))
 
-    numbers = [(await store.prune(short, limit=1)).number for _ in range(5)]
+    assert [(await store.prune(short, limit=1)).number for _ in range(4)] == [1, 1, 1, 0]
 
-    assert numbers == [0, 0, 0, 0, 1]
     await store.settle([complete(await worker.claim_one("default"))])
     clock.advance(timedelta(days=2))
-    numbers = [(await store.prune(short, limit=1)).number for _ in range(20)]
-    assert sum(numbers) == 10
+    assert [(await store.prune(short, limit=3)).number for _ in range(7)] == [3, 3, 3, 3, 3, 3, 0]
     assert await all_tasks(store) == []
+
+
+@pytest.mark.parametrize("kept", [None, timedelta(days=3)])
+async def test_a_prune_ends_although_what_it_was_looking_at_is_gone(
+    store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, kept: timedelta | None
+) -> None:
+    monkeypatch.setattr(keeping, "NEEDED_AT_ONCE", 1)
+    worker = await worker_on(store, lease_for=timedelta(days=9))
+    done = []
+    for _ in range(6):
+        done.append((await enqueue_and_settle(store, worker, complete, queue="default")).task.id)
+        clock.advance(1)
+    await store.enqueue([a_task(after=tuple(done[:4]), result_into="results")])
+    clock.advance(timedelta(days=2))
+    short = Retention(completed=timedelta(days=1))
+    assert (await store.prune(short, limit=1)).number == 1
+
+    assert store._prune_round.has_begun
+
+    async with asyncio.timeout(5):
+        assert (await store.prune(Retention(completed=kept), limit=1)).number == 0

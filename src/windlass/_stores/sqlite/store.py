@@ -88,7 +88,7 @@ class SQLiteStore:
         self._wake_hub = WakeHub(self.path)
         self._transaction_lock = threading.Lock()
         self._rotation = LaneRotation(random.random)
-        self._edges: upkeep.Edges = {}
+        self._prune_round = upkeep.PruneRound()
         self._transactions: WeakSet[OwnTransaction] = WeakSet()
         _handles.add(self)
 
@@ -224,13 +224,29 @@ class SQLiteStore:
 
     async def prune(self, default: Retention, limit: int, by: By | None = None) -> Pruned:
         """Delete what has passed its retention, oldest end first of each queue, type and state."""
-        pruned = await self._write(lambda tx: upkeep.prune(tx, default, limit, by, self._edges))
+        pruned = await self._prune_some(default, limit, by)
         await self._repeat(upkeep.prune_keys)
         await self._repeat(relayout.continue_relayout)
         after: str | None = "" if pruned.number < limit else None  # Only when nothing else is left to prune.
         while after is not None:
             after = await self._write(partial(upkeep.prune_buckets, after=after))
         return pruned
+
+    async def _prune_some(self, default: Retention, limit: int, by: By | None) -> Pruned:
+        """Prune step by step until something was deleted, or a whole round has found nothing."""
+        this_round = self._prune_round
+        is_whole = not this_round.has_begun
+        while True:
+            pruned = await self._write(
+                partial(upkeep.prune, default=default, limit=limit, by=by, this_round=this_round)
+            )
+            by = None
+            if pruned.number or not limit:
+                return pruned
+            if not this_round.has_begun:
+                if is_whole:
+                    return pruned
+                is_whole = True
 
     # -- ask -----------------------------------------------------------------------------------------
 

@@ -71,17 +71,31 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
 
 
-Edges: TypeAlias = dict[tuple[str, str, State], int]
-"""Of kinds with many ended tasks that others need: from when on the next prune looks at some of them.
-
-After the last it begins anew."""
+Kind: TypeAlias = tuple[str, str, State]
 
 
-def prune(tx: Transaction, default: Retention, limit: int, by: By | None, edges: Edges) -> Pruned:
-    """Delete ended tasks that are past their retention; return what was deleted."""
+class PruneRound:
+    """How far prunes have looked at ended tasks. When all were looked at, the next round begins."""
+
+    def __init__(self) -> None:
+        self.edges: dict[Kind, int] = {}  # of kinds with more: from when on the next prune looks at them
+        self.finished: set[Kind] = set()
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.edges)
+
+
+def prune(tx: Transaction, default: Retention, limit: int, by: By | None, this_round: PruneRound) -> Pruned:
+    """Delete ended tasks that are past their retention; return what was deleted.
+
+    If that is nothing, others may be left until the round has ended.
+    """
     if by is not None:
         write_audit(tx, [audited_prune(default, by, tx.now)])
-    gone = _past_retention(tx, default, limit, edges)
+    gone = _past_retention(tx, default, limit, this_round)
+    if not this_round.has_begun:
+        this_round.finished.clear()
     numbers: Counter[tuple[str, str]] = Counter()
     for queue, state, task_id, tenant, idempotency_key in gone:
         numbers[queue, state] += 1
@@ -113,36 +127,37 @@ def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
     return tokens_at(limit, PermitUsage(0, tokens, moment(at)), tx.now) >= limit.capacity
 
 
-def _past_retention(tx: Transaction, default: Retention, limit: int, edges: Edges) -> list[Row]:
+def _past_retention(tx: Transaction, default: Retention, limit: int, this_round: PruneRound) -> list[Row]:
     rules = RetentionRules(default, tx.queue_rules.settings.values(), declared_types(tx))
     stored = tx.value("get_record", {"kind": KINDS[Archive], "name": ARCHIVE_NAME})
     archive = None if stored is None else read_archive(stored)
     gone: list[Row] = []
+    edges, this_round.edges = this_round.edges, {}  # kinds that have no tasks any more are left out
     for queue, type_name in tx.rows("ended_types"):
         kept = rules.of(queue, type_name)
         for state in _ENDS:
+            kind = (queue, type_name, state)
             room, horizon = limit - len(gone), archived(kept.horizon(state, tx.now), archive)
-            if horizon is not None and room > 0:
-                rows = _expired(tx, (queue, type_name, state), horizon, room, edges)
+            if horizon is not None and room > 0 and kind not in this_round.finished:
+                rows = _expired(tx, kind, horizon, room, edges.get(kind, 0), this_round)
                 gone += ((queue, state.value, *row) for row in rows)
     return gone
 
 
 def _expired(
-    tx: Transaction, kind: tuple[str, str, State], horizon: datetime, limit: int, edges: Edges
+    tx: Transaction, kind: Kind, horizon: datetime, limit: int, since: int, this_round: PruneRound
 ) -> list[Row]:
     """Return expired tasks of a kind that nobody needs, from those that one prune looks at."""
     queue, type_name, state = kind
     terms = {"queue": queue, "type": type_name, "state": state.value, "before": instant(horizon)}
-    since, look = edges.pop(kind, 0), limit + NEEDED_AT_ONCE
-    found = tx.rows("expired", {**terms, "since": since, "look": look, "limit": limit})
+    terms |= {"since": since, "look": limit + NEEDED_AT_ONCE}
+    found = tx.rows("expired", {**terms, "limit": limit})
     if len(found) == limit:
-        edge = since
+        this_round.edges[kind] = since
+    elif (last := tx.value("expired_edge", terms)) is not None:
+        this_round.edges[kind] = max(last, since + 1)
     else:
-        last = tx.value("expired_edge", {**terms, "since": since, "look": look})
-        edge = 0 if last is None else max(last, since + 1)
-    if edge:
-        edges[kind] = edge
+        this_round.finished.add(kind)
     return found
 
 

@@ -61,6 +61,7 @@ new_id, new_ids = _source.next, _source.several
 
 
 def process_identity() -> str:
-    """Name this process: program@host:pid."""
-    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    return f"{program}@{socket.gethostname()}:{os.getpid()}"
+    """Name this process: program@host:pid. The program of `python -m package` is the package."""
+    program = Path(sys.argv[0] if sys.argv and sys.argv[0] else "python")
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    return f"{name}@{socket.gethostname()}:{os.getpid()}"

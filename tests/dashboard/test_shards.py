@@ -10,7 +10,7 @@ from tests.dashboard.visitor import Visitor
 from tests.stores.shards.conftest import MAP, NAMES, Shards
 from tests.stores.shards.prepared import PreparedShards
 from windlass import App
-from windlass._clock import SystemClock
+from windlass._store.clock import SystemClock
 
 MISSING = "Shard b of the store did not answer"
 

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 import nats.js.errors
 
-from windlass._clock import Clock
+from windlass._store.clock import Clock
 from windlass._stores.jetstream.address import Address, parse
 from windlass._stores.jetstream.client import connect
 from windlass._stores.jetstream.owner import Owner

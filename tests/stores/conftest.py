@@ -18,9 +18,9 @@ from tests.servers.redis_cluster import Cluster
 from tests.stores.forms import select
 from tests.stores.schemas import Schemas
 from tests.stores.shards.prepared import ONE_OPEN, PreparedShards
-from windlass._clock import Clock
 from windlass._encryption.encrypted_store import EncryptedStore
 from windlass._encryption.keys import Keyring
+from windlass._store.clock import Clock
 from windlass._store.protocol import Store
 from windlass._stores.http import HttpStore
 from windlass._stores.jetstream import JetStreamStore

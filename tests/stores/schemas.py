@@ -6,7 +6,7 @@ from typing import Self
 
 import psycopg
 
-from windlass._clock import Clock
+from windlass._store.clock import Clock
 from windlass._stores.postgres import PostgresStore
 
 # For a few rows much quicker than TRUNCATE, which makes new files.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples import FULL
-from windlass._clock import Clock
+from windlass._store.clock import Clock
 from windlass._store.protocol import Store
 from windlass.testing.twins import run_twins
 

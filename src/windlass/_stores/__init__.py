@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._clock import Clock
+from .._store.clock import Clock
 from .._store.forward import ForwardingStore
 from ..errors import InvalidOption, NotSupported
 

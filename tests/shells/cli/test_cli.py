@@ -1,5 +1,6 @@
 """The root command: help, shared options, `version`, `completion`, and what it imports."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,6 +38,17 @@ def test_without_the_extra_there_is_a_hint(missing: str) -> None:
     assert (
         ran.stderr == f'error[not-installed]: the command line needs {missing}; pip install "windlass[cli]"\n'
     )
+
+
+@pytest.mark.system
+def test_the_command_runs_as_a_module_of_python(folder: Path) -> None:
+    command = [sys.executable, "-m", "windlass", "enqueue", "greet", "--undeclared", "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    shown = [sys.executable, "-m", "windlass", "tasks", "show", json.loads(ran.stdout)["id"], "--json"]
+    task = json.loads(subprocess.run(shown, capture_output=True, text=True, check=True).stdout)
+    assert task["enqueued_by"].startswith("windlass@")
 
 
 def test_help_explains_the_exit_codes(run: Run) -> None:

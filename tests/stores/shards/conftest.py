@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from tests.stores.shards.prepared import PreparedShards
-from windlass._clock import Clock
 from windlass._model.record import QueueRoute, Routes, ShardMap
+from windlass._store.clock import Clock
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock

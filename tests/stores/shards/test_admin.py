@@ -10,12 +10,12 @@ from tests.loops.workers import drained, eventually, working
 from tests.stores.shards.conftest import MAP, NAMES, Shards
 from tests.stores.shards.prepared import PreparedShards
 from windlass import App
-from windlass._clock import SystemClock
 from windlass._model.filter import By, Filter
 from windlass._model.limit import Limit
 from windlass._model.queue import QueueSettings, Retention
 from windlass._model.record import Audit, QueueRoute, ShardMap
 from windlass._model.state import State
+from windlass._store.clock import SystemClock
 from windlass._stores import shards_of
 from windlass._stores.memory import MemoryStore
 from windlass._stores.shards import ShardedStore

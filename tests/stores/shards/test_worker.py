@@ -6,9 +6,9 @@ from tests.loops.workers import eventually, sessions, working
 from tests.stores.shards.conftest import MAP, NAMES, Shards
 from tests.stores.shards.prepared import PreparedShards
 from windlass import App
-from windlass._clock import SystemClock
 from windlass._model.filter import Dimension, Filter
 from windlass._model.state import State
+from windlass._store.clock import SystemClock
 
 QUEUES = tuple(f"on-{name}" for name in NAMES)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import uniform
 from typing import Any
 
-from windlass._clock import SystemClock
+from windlass._store.clock import SystemClock
 from windlass._stores.jetstream import commits, entry
 from windlass._stores.jetstream.address import parse
 from windlass._stores.jetstream.log import FencedError

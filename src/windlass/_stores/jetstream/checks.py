@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import ClusterInfo, PersistMode, RetentionPolicy, StorageType, StreamConfig
 
-from ..._clock import SystemClock
+from ..._store.clock import SystemClock
 from ..._store.protocol import Durability, Finding, Promise
 from ...errors import StoreError, StoreUnavailable
 from .. import findings

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from ..._clock import Clock, SystemClock
 from ..._model.task import Enqueued, NewTask
+from ..._store.clock import Clock, SystemClock
 from ..._store.protocol import Capability, Finding, Migration
 from ..rules.admission import is_plain
 from ..sqlite.read.find import Reader

@@ -16,7 +16,7 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from ..._clock import Clock
+from ..._store.clock import Clock
 from ...errors import SchemaMismatch, StoreError
 from ..migrations import require_current
 from ..sqlite import schema

@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from ..._clock import Clock
+from ..._store.clock import Clock
 from ..._store.messages import (
     REQUESTS,
     AboutRequest,

@@ -7,11 +7,11 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from ..._clock import Clock
 from ..._model.filter import Page, Slice
 from ..._model.lease import Claim, Claimed
 from ..._model.record import Record
 from ..._model.verdict import Settled, Settlement
+from ..._store.clock import Clock
 from ..._store.messages import (
     AboutRequest,
     ClaimRequest,

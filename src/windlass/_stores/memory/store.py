@@ -11,7 +11,6 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Rewrite, Slice, page_of
 from ..._model.lease import RESCUED, CancelRequest, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
@@ -22,6 +21,7 @@ from ..._model.state import State, Verb
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.transition import Applied, Pruned, pruned_counts
 from ..._model.verdict import Settled, Settlement
+from ..._store.clock import Clock, SystemClock
 from ..._store.protocol import (
     Capability,
     Durability,

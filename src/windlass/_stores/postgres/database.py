@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Self, TypeVar
 from weakref import WeakSet
 
-from ..._clock import Clock
 from ..._model.lease import Heartbeat
 from ..._model.task import Enqueued, NewTask
+from ..._store.clock import Clock
 from ..._store.protocol import Promise
 from ...errors import StoreError
 from . import schema

@@ -11,7 +11,6 @@ import asyncpg
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..._clock import Clock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Rewrite, Slice, page_of
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
@@ -21,6 +20,7 @@ from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.transition import Applied, Pruned, TaskTransition
 from ..._model.verdict import Receipt, Settled, Settlement, last_reports
+from ..._store.clock import Clock
 from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
 from ...errors import DuplicateTask
 from ..rules import refusals

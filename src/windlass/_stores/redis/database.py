@@ -12,11 +12,11 @@ from weakref import WeakSet
 
 from msgspec import Struct
 
-from ..._clock import Clock
 from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS
 from ..._model.task import TaskId
+from ..._store.clock import Clock
 from ...errors import StoreError, StoreUnavailable, WindlassError
 from ..records import readable, reader
 from ..rules.queue_rules import QueueRules

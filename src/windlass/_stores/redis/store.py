@@ -11,7 +11,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
-from ..._clock import Clock
 from ..._model.attempt import Attempt
 from ..._model.filter import (
     Action,
@@ -32,6 +31,7 @@ from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.transition import Applied, Pruned
 from ..._model.verdict import Settled, Settlement
+from ..._store.clock import Clock
 from ..._store.protocol import Capability, Finding, Join, Migration, Promise, Promoted, Wake
 from ...errors import NotSupported
 from ..rules import actions, refusals

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..._clock import Clock
 from ..._model.task import Enqueued, NewTask
 from ..._model.verdict import Settled, Settlement
+from ..._store.clock import Clock
 from ...errors import InvalidOption, NotSupported, SchemaMismatch
 from ..migrations import needed
 from . import schema

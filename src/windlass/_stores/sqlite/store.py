@@ -14,7 +14,6 @@ from weakref import WeakSet
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Rewrite, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
@@ -24,6 +23,7 @@ from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.transition import Applied, Pruned
 from ..._model.verdict import Settled, Settlement
+from ..._store.clock import Clock, SystemClock
 from ..._store.protocol import (
     Capability,
     Durability,

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._clock import Clock
 from ..._model.filter import Slice
 from ..._model.lease import Claimed, HeartbeatReply
 from ..._model.record import Audit
 from ..._model.task import Task
 from ..._model.transition import Applied, Pruned, TaskTransition
 from ..._model.verdict import Settled
+from ..._store.clock import Clock
 from ..._store.protocol import Store
 from ..._stores.memory import MemoryStore
 from ...errors import WindlassError

@@ -3,7 +3,7 @@
 from datetime import datetime
 from time import monotonic_ns
 
-from ...._clock import Clock
+from ...._store.clock import Clock
 from ..rows import instant, moment
 
 _FRESH_NS = 60_000_000_000

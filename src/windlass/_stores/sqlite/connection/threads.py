@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from ...._clock import Clock
+from ...._store.clock import Clock
 from ....errors import StoreError, StoreUnavailable
 from ..read.find import Reader
 from ..transaction import Transaction

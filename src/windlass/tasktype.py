@@ -13,6 +13,7 @@ from ._model.task import NewTask
 from ._policy.input.chain import Step
 from ._policy.input.new_task import check_options, later_step
 from ._policy.other_queues import METHODS
+from ._store.protocol import Capability
 from .errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ class Prepared(Generic[P, R]):
         Raises InvalidPayload if the arguments do not fit, DuplicateTask, IdempotencyConflict or
         StoreUnavailable; then nothing was enqueued.
         """
-        batch = [self._task(*self.spec.signature.payload(args, kwargs), self._ready_options())]
+        batch = [self._task(*self._payload(args, kwargs), self._ready_options())]
         return self._app.sync_client.enqueue_tasks(batch, within=self._within)[0]
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue a task from async code; returns a handle once the task is durable. See `enqueue`."""
-        batch = [self._task(*self.spec.signature.payload(args, kwargs), await self._aready_options())]
+        batch = [self._task(*self._payload(args, kwargs), await self._aready_options())]
         return (await self._app.client.enqueue_tasks(batch, within=self._within))[0]
 
     def enqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[SyncHandle[R]]:
@@ -81,9 +82,15 @@ class Prepared(Generic[P, R]):
         """
         if self._within is not None:
             raise InvalidOption("within is for enqueue(); a step is enqueued later, when it follows")
-        payload, result_into = self.spec.signature.payload(args, kwargs)
+        payload, result_into = self._payload(args, kwargs)
         step = self._app.builder.step(self.spec.name, payload, self._options, self.spec.defaults, result_into)
         return later_step(step, self._options, result_into)
+
+    def _payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str | None]:
+        """Encode and check the arguments; also return the parameter given as RESULT, if any."""
+        if not self.spec.is_importable and Capability.SHARE in self._app.store.capabilities:
+            self._app.types.warn_if_unknown_elsewhere(self.spec)
+        return self.spec.signature.payload(args, kwargs)
 
     def _ready_options(self) -> Options:
         """Return the options with the tasks of `after` looked up, blocking."""
@@ -97,7 +104,7 @@ class Prepared(Generic[P, R]):
     def _tasks(self, payloads: Iterable[Mapping[str, Any]], options: Options) -> list[NewTask]:
         if "idempotency_key" in options:
             raise InvalidOption("an idempotency key identifies one task; enqueue them one by one")
-        given = [self.spec.signature.payload((), dict(payload)) for payload in payloads]
+        given = [self._payload((), dict(payload)) for payload in payloads]
         if not given:
             return []
         first = self._task(*given[0], options)

@@ -289,10 +289,10 @@ class DeclaredSchedules:
         return frozenset(self._schedules)
 
     def add(self, name: str, step: Step, rule: timedelta | float | str, timing: ScheduleTiming) -> None:
-        """Declare a schedule; raises InvalidOption if it is invalid or the name is taken."""
+        """Declare a schedule; raises InvalidOption if it is invalid or the name is taken by another."""
         _check(timing, ScheduleTiming.__annotations__)
         schedule = new_schedule(name, step, rule, timing, declared=True)
-        if self._schedules.setdefault(name, schedule) is not schedule:
+        if self._schedules.setdefault(name, schedule) != schedule:
             raise InvalidOption(f"the schedule {name!r} is already declared on this app; choose another name")
 
     async def publish(self, store: Store) -> None:

@@ -17,7 +17,7 @@ from .._policy.input.redact import merged
 from ..errors import InvalidOption, InvalidPayload
 from .around import GeneratorAround
 from .dependencies import Overrides, Plan, plan_of
-from .names import function_name
+from .names import function_name, module_name
 from .signature import Signature
 
 logger = logging.getLogger("windlass.task")
@@ -39,6 +39,7 @@ class HandlerSpec:
         "fatal",
         "handler",
         "is_async",
+        "is_importable",
         "name",
         "plan",
         "process",
@@ -61,6 +62,7 @@ class HandlerSpec:
             raise InvalidOption(f"@app.task takes a function, not {handler!r}; pass options by name")
         self.name = checked_name(name or function_name(handler), "task type")
         self.aliases = tuple(checked_name(alias, "alias") for alias in aliases)
+        self.is_importable = name is not None or module_name(handler) is not None
         self.handler = handler
         self.backoff = safe_backoff(backoff)
         self.fatal = (fatal,) if isinstance(fatal, type) else tuple(fatal)

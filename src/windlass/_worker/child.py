@@ -20,6 +20,7 @@ from .._handler.context import Context, NoEffects, running, taken_secrets
 from .._handler.dependencies import Plan
 from .._handler.hooks import Hooks
 from .._handler.lifespan import Lifespans
+from .._handler.names import CHILD_MAIN
 from .._handler.spec import HandlerSpec
 from .._model.outcome import Failed, Returned, Snoozed
 from .._model.task import Progress
@@ -44,7 +45,6 @@ from .runner import outcome_of_error
 
 logger = logging.getLogger("windlass.worker")
 
-SCRIPT_NAME = "__windlass_child__"
 _ROUNDS = 5  # of the event loop, in which a task group notices that one of its tasks has failed
 
 
@@ -66,8 +66,8 @@ def main() -> None:
             sys.path[:] = message.path
             logs.install(message.levels)
             if message.script is not None:
-                programs["__main__"] = module = ModuleType(SCRIPT_NAME)
-                vars(module).update(runpy.run_path(message.script, run_name=SCRIPT_NAME))
+                programs["__main__"] = module = ModuleType(CHILD_MAIN)
+                vars(module).update(runpy.run_path(message.script, run_name=CHILD_MAIN))
             for name in message.imports:
                 importlib.import_module(name)
             logs.restore_levels()

@@ -286,6 +286,16 @@ async def test_a_child_finds_the_tasks_of_a_script(script: Path) -> None:
     assert name == "__windlass_child__"
 
 
+async def test_a_child_finds_the_tasks_of_a_module_that_is_run(script: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "program", stdout=subprocess.PIPE, cwd=script.parent
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 20)
+
+    assert process.returncode == 0
+    assert output.decode().split()[2] == "program"
+
+
 async def test_children_die_with_their_worker(script: Path) -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, script, "stay", stderr=subprocess.PIPE)
     assert process.stderr is not None

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from .._handler.names import module_name
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed
 from .._model.task import Error, Progress, Task
 from .._policy.input.quote import counted
@@ -202,7 +204,7 @@ class _Child:
     async def run(self, run: Run, payload: bytes) -> Outcome:
         handler = run.spec.handler
         request = RunRequest(
-            module=handler.__module__,
+            module=_module_in_child(handler),
             qualname=handler.__qualname__,
             task=run.task,
             payload=payload,
@@ -285,6 +287,11 @@ child_imports: list[str] = []
 
 def _hello() -> Hello:
     return Hello(path=tuple(sys.path), script=_script(), levels=levels(), imports=tuple(child_imports))
+
+
+def _module_in_child(handler: Callable[..., Any]) -> str:
+    """Name the module of a handler for a child, which runs a script again and imports all else."""
+    return handler.__module__ if _script() is not None else module_name(handler) or handler.__module__
 
 
 def is_child() -> bool:

@@ -7,8 +7,10 @@ import pytest
 from windlass import (
     RESULT,
     App,
+    Context,
     InvalidOption,
     InvalidPayload,
+    WorkerSettings,
 )
 
 
@@ -47,6 +49,65 @@ def test_only_functions_become_task_types(app: App) -> None:
 
     with pytest.raises(InvalidOption, match="takes a function, not 'mail'"):
         make("mail")
+
+
+def test_methods_are_refused_when_they_are_declared(app: App) -> None:
+    with pytest.raises(InvalidOption, match=r"Mailer.send' is a method, .* no 'self' .* top level"):
+
+        class Mailer:
+            @app.task
+            def send(self, to: str) -> None: ...
+
+    with pytest.raises(InvalidOption, match="is a method, and a worker has no 'cls'"):
+
+        class Other:
+            @classmethod
+            @app.task
+            def send(cls, to: str) -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"a parameter 'self', which nobody passes; .*`ctx: Context`"):
+
+        @app.task
+        def ported(self: Any, to: str) -> None: ...
+
+    assert not app.types
+
+
+async def test_what_needs_no_object_is_no_method(app: App) -> None:
+    class Mailer:
+        @staticmethod
+        @app.task
+        def static(to: str) -> str:
+            return to
+
+        @app.task
+        @staticmethod
+        def also_static(to: str) -> str:
+            return to
+
+        def send(self, to: str) -> str:
+            return to
+
+        def __call__(self, to: str) -> str:
+            return to
+
+    bound, called = app.task(name="bound")(Mailer().send), app.task(name="called")(Mailer())
+
+    @app.task
+    def with_context(self: Context, to: str) -> str:
+        return f"{self.task.attempt}{to}"
+
+    @app.task
+    def nested(cls: str) -> str:
+        return cls
+
+    made: list[Any] = [Mailer.static, Mailer.also_static, bound, called]
+    handles = [await one.aenqueue("a") for one in made]
+    called_with_context: Any = with_context
+    handles += [await called_with_context.aenqueue(to="a"), await nested.aenqueue("a")]
+    await app.worker(WorkerSettings(drain=True)).run()
+
+    assert [await one.result(timeout=1) for one in handles] == ["a", "a", "a", "a", "1a", "a"]
 
 
 def test_one_fatal_exception_needs_no_tuple(app: App) -> None:

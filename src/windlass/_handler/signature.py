@@ -49,6 +49,7 @@ class Signature:
         self._parameters, hints = parameters_of(handler, whose)
         self.context_name, self.depends = injected(self._parameters, hints, whose)
         self._injected = {self.context_name, *self.depends}
+        self._refuse_method(handler, whose)
         self._encoders: dict[str, Callable[[Any], Any]] = {}  # of parameters that are not plain
         self._codecs: dict[str, PydanticCodec] = {}
         self._rest: msgspec.json.Decoder[Any] | None = None  # of **kwargs
@@ -181,6 +182,25 @@ class Signature:
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 bound.update(bound.pop(name, {}))
         return bound
+
+    def _refuse_method(self, handler: Callable[..., Any], whose: str) -> None:
+        """Raise InvalidOption for a function whose first parameter is the object that a method is called on.
+
+        Other functions in the body of a class may be static methods, which need none.
+        """
+        first = next(iter(self._parameters.parameters), "")
+        is_in_class = "." in getattr(handler, "__qualname__", "").rpartition("<locals>.")[2]
+        if first in self._injected or first not in (("self", "cls") if is_in_class else ("self",)):
+            return
+        if is_in_class:
+            raise InvalidOption(
+                f"{whose} is a method, and a worker has no {first!r} to call it on; declare a function at "
+                f"the top level of a module, which may make the object and call the method"
+            )
+        raise InvalidOption(
+            f"{whose} has a parameter 'self', which nobody passes; for the context of the task declare "
+            f"`ctx: Context`, else rename it"
+        )
 
     def _field_list(self, hints: dict[str, Any]) -> list[tuple[Any, ...]]:
         fields: list[tuple[Any, ...]] = []

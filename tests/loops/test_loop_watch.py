@@ -52,6 +52,23 @@ async def test_a_handler_that_blocks_is_named_with_the_line_that_does(
     assert f"{Path(__file__)}:{start + 3} in resize; " in line
 
 
+@pytest.mark.parametrize("phase", range(5))
+async def test_a_block_is_named_whenever_it_begins(
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, phase: int
+) -> None:
+    monkeypatch.setattr(loop_watch, "BLOCKED_AFTER", 0.5)
+
+    @app.task
+    async def resize() -> None:
+        await pause(0.1 * phase)
+        block(0.6)
+
+    async with working(app):
+        await (await resize.aenqueue()).wait(timeout=5)
+
+    assert len(blocked(caplog)) == 1
+
+
 async def test_what_a_handler_had_in_hand_is_freed_after_it_was_named(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,7 +18,8 @@ from .run import Run
 
 logger = logging.getLogger("windlass.worker")
 
-BLOCKED_AFTER = 1.0  # seconds
+BLOCKED_AFTER = 1.0  # seconds: a block that lasts as long is always named, one of three quarters may be
+_ASKED = 4  # times in that; each wakes the loop
 LOG_AGAIN_AFTER = 60.0  # seconds until the same line is named again
 _IDLE = (str(Path(asyncio.__file__).parent), selectors.__file__)  # where a loop waits for something to do
 _NOT_THE_PROGRAM = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
@@ -62,13 +63,14 @@ class LoopWatch:
         self._stopping.set()
 
     def _watch(self) -> None:
-        while not self._stopping.wait(BLOCKED_AFTER):
+        interval = BLOCKED_AFTER / _ASKED
+        while not self._stopping.wait(interval):
             ticked, asked = threading.Event(), monotonic()
             try:
                 self._loop.call_soon_threadsafe(ticked.set)
             except RuntimeError:  # the loop has closed
                 return
-            if ticked.wait(BLOCKED_AFTER):
+            if ticked.wait(BLOCKED_AFTER - interval):  # the block may have begun right after the last tick
                 continue
             self._look(ticked, asked)
             while not ticked.wait(BLOCKED_AFTER) and not self._stopping.is_set():

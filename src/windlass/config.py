@@ -1,7 +1,8 @@
 """Settings of the command line: from a file, the environment and flags; the later source wins.
 
 The file is `windlass.toml`, or `[tool.windlass]` in `pyproject.toml`, in the current folder. The environment
-variable of a key is `WINDLASS_` and the key in capitals; an empty variable is ignored.
+variable of a key is `WINDLASS_` and the key in capitals. An empty variable is ignored; but WINDLASS_STORE, if
+empty, is an error, as the default would be another store than was meant.
 """
 
 import getpass
@@ -33,6 +34,7 @@ FILE_VARIABLE = f"{PREFIX}CONFIG"
 KEY_VARIABLE = f"{PREFIX}KEY"
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's
 KEYS_VARIABLE = f"{PREFIX}ENCRYPTION_KEYS"
+_STORE = f"{PREFIX}STORE"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 DEFAULT_LOG_LEVEL, DEFAULT_LOG_FORMAT = "info", "text"
@@ -160,7 +162,7 @@ class _Reader:
             KEY_VARIABLE,
             KEYS_VARIABLE,
         }
-        for variable in sorted(variable for variable in ours if environment[variable]):
+        for variable in sorted(variable for variable in ours if environment[variable] or variable == _STORE):
             value, key = environment[variable], variable.removeprefix(PREFIX).lower()
             if key.startswith(_HANDLERS):
                 self._take_handler_field(key.removeprefix(_HANDLERS), value)
@@ -208,8 +210,10 @@ def _hint(key: str) -> str:
 
 
 def _text(value: object, key: str) -> str:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str):
         raise InvalidOption(f"{key} must be text, not {quoted(value)}")
+    if not value.strip():
+        raise InvalidOption(f"{key} is empty; leave it out or give it a value")
     return value
 
 

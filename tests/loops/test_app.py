@@ -108,6 +108,12 @@ def test_an_app_can_be_a_worker_process(tmp_path: Path) -> None:
     assert ran.stdout == "ran\n"
 
 
+@pytest.mark.parametrize("url", ["", " ", "\n"])
+def test_an_empty_url_is_refused_with_the_urls_that_there_are(url: str) -> None:
+    with pytest.raises(InvalidOption, match=r"the URL of the store is empty; use postgresql://.* memory://$"):
+        App(url)
+
+
 @pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgres+asyncpg"])
 def test_a_url_of_sqlalchemy_is_refused_with_the_remedy(scheme: str) -> None:
     with pytest.raises(InvalidOption, match=r"names a driver, .* write postgresql://") as caught:

@@ -1,6 +1,8 @@
 """The memory store alone: what it keeps when nothing is left to keep."""
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -71,3 +73,48 @@ async def test_claims_that_a_rate_holds_up_share_one_timer(
     numbers = [len(await worker.claim(1, "q")) for _ in range(50)]
 
     assert (sum(numbers), len(timers)) == (1, 1)
+
+
+PROGRAM = """
+import os, sys
+from windlass import App, WorkerSettings
+
+app, other = App("memory://"), App("memory://")
+
+@app.task
+def add(a: int) -> None: ...
+
+for n in range(3):
+    add.enqueue(n)
+if "delay" in sys.argv:
+    add.using(delay="1h").enqueue(3)
+if "work" in sys.argv:
+    app.run_worker(WorkerSettings(drain=True, keeper=False))
+if "fork" in sys.argv and os.fork() == 0:
+    sys.exit()  # it has a copy of the tasks, and loses none
+if "fork" in sys.argv:
+    os.wait()
+if "test" in sys.argv:
+    from windlass.testing.harness import harness
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("does", "lost"),
+    [
+        ("", "lost 3 tasks"),
+        ("delay", "lost 4 tasks"),
+        ("work", ""),
+        ("work delay", "lost 1 task "),
+        ("fork", "lost 3 tasks"),
+        ("test", ""),
+    ],
+)
+def test_a_program_is_told_at_its_end_what_it_loses(does: str, lost: str) -> None:
+    command = [sys.executable, "-c", PROGRAM, *does.split()]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+    told = [line for line in ran.stderr.splitlines() if "memory://" in line]
+    assert [line[: len(lost)] for line in told] == ([lost] if lost else [])
+    assert all("sqlite:///windlass.db" in line for line in told)

@@ -25,18 +25,26 @@ _SCHEME = re.compile(r"[\w+./-]+", re.ASCII)
 _PLACE = re.compile(r"([\w.-]+|\[[0-9a-f:.]+\])?(:\d{1,5})?(,[\w.-]+(:\d{1,5})?)*(/[\w.-]*)*", re.ASCII)
 """Hosts with their ports, and a database or path: there is no password in it."""
 
+_URLS = (
+    "use postgresql://user@host/database, sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an "
+    "absolute path), redis://host:6379/0, nats://host:4222/name, https://… (a windlass serve), "
+    "shards:///etc/shards.toml or memory://"
+)
+
 
 def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) -> "Store":
     """Make the store of a URL, not opened yet. `clock` is for tests; `key` for a store over HTTP.
 
-    Raises InvalidOption for an unknown URL or a missing extra.
+    Raises InvalidOption for an unknown or empty URL or a missing extra.
     """
+    if not url.strip():
+        raise InvalidOption(f"the URL of the store is empty; {_URLS}")
     scheme, separator, rest = url.partition("://")
     match scheme if separator else None:
         case "memory":
             from .memory import MemoryStore
 
-            return MemoryStore(clock=clock)
+            return MemoryStore.of_program(clock=clock)
         case "sqlite":
             from .sqlite import SQLiteStore
 
@@ -68,12 +76,7 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
                 f"write postgresql://user@host/database"
             )
         case _:
-            raise InvalidOption(
-                f"there is no store for the URL {store_name(url)!r}; use postgresql://user@host/database, "
-                f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
-                f"redis://host:6379/0, nats://host:4222/name, https://… (a windlass serve), "
-                f"shards:///etc/shards.toml or memory://"
-            )
+            raise InvalidOption(f"there is no store for the URL {store_name(url)!r}; {_URLS}")
 
 
 def open_owner(store: "str | Store", folder: Path, *, if_fewer_than: int | None = None) -> "Owner":

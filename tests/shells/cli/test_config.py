@@ -99,6 +99,19 @@ def test_every_key_can_be_set_in_the_environment() -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_store_is_an_error_wherever_it_is_set(text: str) -> None:
+    """As in WINDLASS_STORE=${DATABASE_URL}: the default would be another store than was meant."""
+    Path("windlass.toml").write_text(f'store = "{text}"')
+
+    reading = read_settings(env={"WINDLASS_STORE": text}, flags={"store": text})
+
+    assert [one.partition(": ")[2] for one in reading.errors] == [
+        "store is empty; leave it out or give it a value"
+    ] * 3
+    assert [one.partition(":")[0] for one in reading.errors][1:] == ["WINDLASS_STORE", "--store"]
+
+
 def test_pyproject_is_read_without_a_windlass_toml() -> None:
     Path("pyproject.toml").write_text('[tool.windlass]\napp = "shop:app"')
     assert Settings.load(env={}).app == "shop:app"

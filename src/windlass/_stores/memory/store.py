@@ -45,6 +45,7 @@ from ..rules.sizes import bytes_of, steps_to_come
 from .actions import act, finished_before, rewrite
 from .admission import admit
 from .leases import grant, leased, release_unacknowledged_claims, settle, usages
+from .lost_tasks import report_at_exit
 from .tables import Tables
 
 R = TypeVar("R", bound=Record)
@@ -67,6 +68,13 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
+
+    @classmethod
+    def of_program(cls, *, clock: Clock | None = None) -> "MemoryStore":
+        """Return the store of a program, which is told at its end how many tasks it loses."""
+        made = cls(clock=clock)
+        report_at_exit(made._tables)
+        return made
 
     def another(self) -> "MemoryStore":
         return MemoryStore(clock=self.clock, _tables=self._tables)

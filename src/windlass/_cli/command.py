@@ -5,7 +5,7 @@ import logging
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from functools import cached_property, wraps
 from pathlib import Path
@@ -28,8 +28,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _WHOLE = 1_000  # characters, more than any summary has
 _DEFAULT_HANDLERS = {signal.SIGINT: signal.default_int_handler}
-_UNSHOWN = logging.NullHandler()
-"""Keeps outages off stderr, unless the program logs them: a command that needs the store gets the error."""
 
 
 class Cli:
@@ -107,8 +105,6 @@ class Cli:
             _require_shared(app)
         if long:
             calm_collector()
-        else:
-            logging.getLogger("windlass.store").addHandler(_UNSHOWN)
         if self.by is not None:
             app.operator = app.operator.acting_as(self.by)
 
@@ -121,7 +117,8 @@ class Cli:
                 finally:
                     await app.close()
 
-        with asyncio.Runner(loop_factory=loop_factory() if long else None) as runner:
+        noted = nullcontext() if long else _store_log_noted(self.output)
+        with noted, asyncio.Runner(loop_factory=loop_factory() if long else None) as runner:
             return runner.run(session())
 
 
@@ -152,6 +149,29 @@ def cancelled_by(*signals: signal.Signals) -> Iterator[None]:
     finally:
         for number in handled:
             signal.signal(number, former[number])
+
+
+@contextmanager
+def _store_log_noted(output: Output) -> Iterator[None]:
+    """Print of the store's log which file it created.
+
+    Outages are kept off stderr, unless the program logs them: a command that needs the store gets the error.
+    """
+
+    class CreatedFiles(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if hasattr(record, "created_file"):
+                output.note(record.getMessage())
+
+    logger, handler = logging.getLogger("windlass.store"), CreatedFiles()
+    former = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(former)
+        logger.removeHandler(handler)
 
 
 @contextmanager

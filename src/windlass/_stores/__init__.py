@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .jetstream.owner import Owner
     from .shards.admin import ShardAdmin
 
-_ON_DISK = ("sqlite", "memory")
+_WITHOUT_HOST = ("sqlite", "memory")
 _REDIS = frozenset(
     f"{scheme}{kind}"
     for scheme in ("redis", "rediss", "valkey", "valkeys")
@@ -152,12 +152,15 @@ def _needing(package: str, what: str, extra: str) -> Iterator[None]:
 def store_name(store: "str | Store") -> str:
     """Name a store for people: its URL with scheme, host and path, or its class.
 
-    Users, passwords and options are left out; of a URL that may have a password elsewhere, all.
+    The path of a file is absolute: the same relative one is another file in another folder. Users, passwords
+    and options are left out; of a URL that may have a password elsewhere, all.
     """
     if not isinstance(store, str):
         return type(store).__name__
     scheme, separator, rest = store.strip().partition("://")
-    if scheme in _ON_DISK:
+    if scheme == "sqlite" and len(rest) > 1 and rest.startswith("/"):
+        return f"sqlite:///{Path(rest[1:]).absolute()}"
+    if scheme in _WITHOUT_HOST:
         return store
     place, _, options = (rest if separator else scheme).partition("?")
     host = place.rpartition("@")[2] if separator else place

@@ -24,7 +24,9 @@ def test_check_reports_each_finding(run: Run) -> None:
 
     assert table.code == 0
     assert table.out.splitlines()[0].split() == ["severity", "subject", "finding"]
-    assert rows[0] == {"severity": "ok", "subject": "durability", "message": rows[0]["message"]}
+    store = f"sqlite:///{Path.cwd()}/windlass.db"
+    assert rows[0] == {"severity": "ok", "subject": "store", "message": store}
+    assert rows[1] == {"severity": "ok", "subject": "durability", "message": rows[1]["message"]}
     assert {row["severity"] for row in rows} == {"ok"}
 
 

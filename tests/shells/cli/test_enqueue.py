@@ -23,6 +23,14 @@ def stored(run: Run) -> Callable[[], int]:
     return count
 
 
+def test_it_tells_which_file_it_created(run: Run, folder: Path) -> None:
+    first, second = (run("enqueue", "t") for _ in range(2))
+
+    assert first.err.replace("\n", "") == f"created {folder}/windlass.db"
+    assert second.err == ""
+    assert run("enqueue", "t", "--store", "sqlite:///b.db", "--json").err == ""
+
+
 def test_it_prints_the_id_of_the_stored_task(run: Run) -> None:
     ran = run("enqueue", "shop.welcome", '{"user_id": 1}')
 
@@ -299,8 +307,7 @@ def test_a_wait_for_a_task_that_no_worker_can_run_is_explained(start: Start) -> 
 @pytest.mark.system
 def test_an_interrupted_wait_exits_with_130(run: Run, start: Start) -> None:
     waiting = start("enqueue", "t", "--wait")
-    assert waiting.stderr is not None
-    assert waiting.stderr.readline().startswith("enqueued ")
+    until(waiting, "enqueued ")
 
     waiting.send_signal(signal.SIGINT)
     out, err = waiting.communicate(timeout=20)

@@ -65,7 +65,7 @@ class TestUnusableStore:
         for command in (("tasks", "list"), ("queues", "list"), ("dead", "replay", "--all"), ("check",)):
             ran = run(*command)
             assert ran.code == 3
-            assert "there is no store at sqlite:///windlass.db yet" in ran.err
+            assert f"there is no store at sqlite:///{folder}/windlass.db yet" in ran.err
 
     @pytest.mark.parametrize(
         "url", ["nonsense", "oracle://x", "sqlite://x.db", "sqlite:///:memory:", "memory://"]

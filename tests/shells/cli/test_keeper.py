@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ def test_it_promotes_due_tasks_until_it_is_stopped(
     made = enqueue("shop.welcome", '{"user_id": 1}', "--delay", "50ms")
     assert run("tasks", "show", made, "--json").row["state"] == "scheduled"
     keeper = start("keeper")
-    until(keeper, "keeper started for sqlite:///windlass.db")
+    until(keeper, f"keeper started for sqlite:///{Path.cwd()}/windlass.db")
     until(keeper, "leads")
 
     while run("tasks", "show", made, "--json").row["state"] != "ready":  # pytest's own time limit ends it

@@ -96,7 +96,8 @@ def test_a_signal_stops_it_while_a_worker_is_connected(
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=20)
 
-    for text in (f"http://127.0.0.1:{port};", "sqlite:///windlass.db", "durable (a commit returns once"):
+    store = f"sqlite:///{Path.cwd()}/windlass.db"
+    for text in (f"http://127.0.0.1:{port};", store, "durable (a commit returns once"):
         assert text in line
     assert server.returncode == 0, rest
     assert "has stopped" in rest

@@ -51,10 +51,11 @@ def port() -> int:
 @pytest.mark.parametrize(
     ("store", "durability"), [("sqlite:///windlass.db", "durable ("), ("memory://", "volatile (")]
 )
-def test_it_serves_and_works(start: Start, port: int, store: str, durability: str) -> None:
+def test_it_serves_and_works(start: Start, folder: Path, port: int, store: str, durability: str) -> None:
     everything = start("up", "shop:app", "--store", store, "--port", str(port))
     line = until(everything, "serving")[-1]
-    assert f"serving {store} at http://127.0.0.1:{port}; durability: {durability}" in line
+    shown = store.replace("sqlite:///", f"sqlite:///{folder}/")
+    assert f"serving {shown} at http://127.0.0.1:{port}; durability: {durability}" in line
 
     made = ask(port, "/tasks", {"type": "shop.welcome", "payload": {"user_id": 1}, "delay": 0.01})["id"]
     ended = ask(port, f"/tasks/{made}?wait=20")

@@ -134,7 +134,9 @@ def test_invalid_settings_are_refused(run: Run, options: tuple[str, ...]) -> Non
 
 
 @pytest.mark.system
-def test_drain_runs_ready_tasks_and_stops(run: Run, start: Start, enqueue: Callable[..., str]) -> None:
+def test_drain_runs_ready_tasks_and_stops(
+    run: Run, start: Start, enqueue: Callable[..., str], folder: Path
+) -> None:
     done, left = enqueue("shop.welcome", '{"user_id": 1}'), enqueue("shop.explode")
 
     worker = start("worker", "--drain", "-q", "mail", env={"WINDLASS_APP": "shop:app"})
@@ -143,8 +145,9 @@ def test_drain_runs_ready_tasks_and_stops(run: Run, start: Start, enqueue: Calla
     assert worker.returncode == 0, err
     assert out == ""
     first = err.splitlines()[0]
-    for text in ("shop:app", "4 task types", "sqlite:///windlass.db"):
+    for text in ("shop:app", "4 task types", f"sqlite:///{folder}/windlass.db"):
         assert text in first
+    assert "created " not in err
     assert "32 slots, queues mail" in err
     assert err.count("durable: ") == 1
     states = {row["id"]: row["state"] for row in run("tasks", "list", "--json").rows}
@@ -182,6 +185,16 @@ def test_the_store_option_overrides_the_store_of_the_app(run: Run, start: Start,
     assert worker.returncode == 0, err
     assert run("--store", "sqlite:///other.db", "tasks", "list", "--json").row["state"] == "completed"
     assert not (folder / "windlass.db").exists()
+
+
+@pytest.mark.system
+def test_a_worker_tells_where_its_file_is_and_that_it_was_created(start: Start, folder: Path) -> None:
+    """The same relative URL is another file in another folder."""
+    worker = start("worker", "shop:app", "--drain")
+    _, err = worker.communicate(timeout=30)
+
+    assert f" on sqlite:///{folder}/windlass.db" in err.splitlines()[0]
+    assert err.count(f"windlass.store: created {folder}/windlass.db\n") == 1
 
 
 @pytest.mark.system

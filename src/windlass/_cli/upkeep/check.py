@@ -61,7 +61,8 @@ async def _check_store(cli: Cli) -> list[Finding]:
     """Check the store; warn of queues and types without a worker, and of webhooks without a signature."""
     store, operator = cli.app.store, cli.operator
     await store.open()
-    findings = [*check_durability(operator.promise, await operator.check())]
+    findings = [_finding("store", cli.app.store_name, Severity.OK)]
+    findings += check_durability(operator.promise, await operator.check())
 
     async def queues() -> Iterable[Finding]:
         return check_queues(await read_overview(store))

@@ -1,6 +1,7 @@
 """Open connections with a rollback journal that is synced before a commit returns (decision 0002)."""
 
 import ctypes
+import logging
 import os
 import sqlite3
 from contextlib import suppress
@@ -13,6 +14,8 @@ from ..read.filters import mentions
 from .errors import cannot_open, translate
 
 C = TypeVar("C", bound=sqlite3.Connection)
+
+logger = logging.getLogger("windlass.store")
 
 BUSY_SECONDS = 10.0
 """How long a statement waits for a lock held by another program."""
@@ -65,6 +68,7 @@ def _create_private(path: Path) -> None:
     """Create a missing file for this user only: payloads may be confidential. SQLite would heed the umask."""
     with suppress(OSError):  # It is there, or SQLite reports why it cannot be.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        logger.info("created %s", path, extra={"created_file": str(path)})
 
 
 def set_journal(connection: sqlite3.Connection, path: Path) -> None:

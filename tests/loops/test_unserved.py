@@ -1,16 +1,23 @@
-"""Queues that no live worker serves: the keeper says so, once."""
+"""Queues that no live worker serves: the keeper says so, once, and so is who waits for a task told."""
 
+import asyncio
 import logging
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
+from tests.loops.workers import drained, eventually
 from windlass import App
+from windlass._client.tasks import unserved
+from windlass._client.tasks.unserved import why_unserved
 from windlass._ids import new_id
 from windlass._keeper.unserved import UnservedQueues
+from windlass._model.filter import Filter, Page
 from windlass._model.lease import Heartbeat
 from windlass._model.record import Session
 from windlass._model.record import Worker as WorkerRecord
+from windlass._model.state import State
 from windlass._observe.overview import read_overview
 from windlass._stores.memory import MemoryStore
 from windlass.testing.conformance.steps import a_task
@@ -102,3 +109,53 @@ async def test_stripes_without_effect_are_logged(
     await app.open()
 
     assert warnings(caplog) == ["stripes of queue mail have no effect on this store; they are for Postgres"]
+
+
+async def test_who_waits_without_a_timeout_is_told_that_no_worker_serves_the_queue(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(unserved, "HINT_AFTER", 0.01)
+    monkeypatch.setattr(unserved, "_LOOK_AT_MOST_EVERY", 0.02)
+    app = App("memory://")
+
+    @app.task(name="add", queue="mail")
+    async def add() -> int:
+        return 3
+
+    @app.task(name="other")
+    async def other() -> None: ...
+
+    handles = [await add.aenqueue() for _ in range(5)]
+    waits = [asyncio.create_task(handle.result()) for handle in handles]
+    await eventually(lambda: warnings(caplog))
+    waits.append(asyncio.create_task((await other.aenqueue()).result()))  # type: ignore[arg-type]
+    await eventually(lambda: len(warnings(caplog)) == 2)
+    await drained(app)
+
+    assert await asyncio.gather(*waits) == [3, 3, 3, 3, 3, None]
+    told = [line.partition(": ")[2] for line in warnings(caplog)]
+    assert told == [
+        "no live worker serves queue mail; `windlass worker APP` starts one",
+        "no live worker serves queue default; `windlass worker APP` starts one",
+    ]
+
+
+async def test_nothing_is_told_of_a_task_that_a_worker_would_run(store: MemoryStore) -> None:
+    await store.enqueue([a_task(queue="mail", type="add"), a_task(queue="other", type="add")])
+    served, other = (await store.find(Filter(), Page(limit=2))).items
+    heartbeat = Heartbeat(
+        session=new_id(),
+        worker=WorkerRecord(name="w", queues=("mail", "other"), types=("add",)),
+        lease_for=timedelta(hours=1),
+        opening=True,
+    )
+    await store.heartbeat(heartbeat)
+
+    assert await why_unserved(store, served) == ""
+    assert await why_unserved(store, replace(other, type="sub")) == (
+        "no live worker has a handler for sub; `windlass worker APP` starts one"
+    )
+    assert await why_unserved(store, replace(other, queue="b")) == (
+        "no live worker serves queue b; `windlass worker APP` starts one"
+    )
+    assert await why_unserved(store, replace(other, queue="b", state=State.RUNNING)) == ""

@@ -34,6 +34,7 @@ from .blocking_calls import is_on_event_loop, run_without_loop, warn_on_event_lo
 from .builder import TaskBuilder, encoded_payload
 from .predecessors import look_up
 from .published_types import KnownTypes
+from .tasks.unserved import told_if_unserved
 
 R = TypeVar("R")  # the result of a task
 T = TypeVar("T")
@@ -105,10 +106,15 @@ class Handle(Documented, Generic[R]):
     async def wait(self, timeout: timedelta | float | str | None = None) -> Task:
         """Wait until the task has ended and return it: completed, dead or cancelled.
 
-        `timeout`: seconds, a timedelta or text such as "30s" [default: wait for ever]. Raises NotFinished
-        when it is over; the task continues.
+        `timeout`: seconds, a timedelta or text such as "30s" [default: wait for ever; a warning is logged if
+        no live worker would run it]. Raises NotFinished when it is over; the task continues.
         """
-        limit = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
+        if timeout is None:
+            async with told_if_unserved(self._store, self.task):
+                return await self._wait(None)
+        return await self._wait(parse_duration(timeout, "timeout").total_seconds())
+
+    async def _wait(self, limit: float | None) -> Task:
         loop = asyncio.get_running_loop()
         deadline = None if limit is None else loop.time() + limit
         pause = _FIRST_POLL

@@ -1,30 +1,29 @@
 """`windlass enqueue`: enqueue tasks from a shell."""
 
-import asyncio
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 import click
 
 from ..._client.builder import checked_payload
 from ..._client.client import MAX_BATCH, Handle
+from ..._client.tasks.unserved import told_if_unserved
 from ..._documents.tasks import task_document
 from ..._handler.spec import HandlerSpec
 from ..._model.options import Defaults, Options
-from ..._model.state import PENDING, State
-from ..._model.task import TaskId
+from ..._model.state import State
+from ..._model.task import MAX_DELAY, TaskId
 from ..._policy.input.payload import MAX_BYTES, decode
-from ...errors import InvalidOption, InvalidPayload, WindlassError
+from ...errors import InvalidOption, InvalidPayload
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
 from ..operator_actions import reveal_option, shown_tasks
 from ..options import duration, expiry, priority, run_at, stacked, task_id
 
 _DEFAULTS = Defaults()
-_HINT_AFTER = 2.0  # seconds of waiting
 
 
 def _default(value: object) -> str:
@@ -164,11 +163,9 @@ def _payload(text: str | bytes, spec: HandlerSpec | None, where: str, result_int
 async def _print_result(cli: Cli, handle: Handle[Any], at_most: timedelta | None, *, reveal: bool) -> None:
     """Wait for the end of a task and print its result; any other end than completion exits with 1."""
     cli.output.note(f"enqueued {handle.id}")
-    hint = asyncio.create_task(_note_if_unserved(cli, handle))
-    try:
-        ended = await handle.wait(at_most)
-    finally:
-        hint.cancel()
+    store, note = cli.app.store, partial(cli.output.note, warning=True)
+    async with told_if_unserved(store, handle.task, lambda _, why: note(why)):
+        ended = await handle.wait(at_most or MAX_DELAY)  # with a limit it does not log the same
     (task,) = await shown_tasks(cli, [ended], reveal=reveal)
     if cli.as_json:
         cli.output.document(task_document(task, reveal=True))
@@ -177,14 +174,3 @@ async def _print_result(cli: Cli, handle: Handle[Any], at_most: timedelta | None
         return
     await handle.result(at_most)  # raises the error of a task that died
     cli.output.document(None if task.result is None else decode(task.result))
-
-
-async def _note_if_unserved(cli: Cli, handle: Handle[Any]) -> None:
-    """Wait a moment, then say so if there is no live worker that could run this task."""
-    await asyncio.sleep(_HINT_AFTER)
-    with suppress(WindlassError):  # a key may not show workers; and whatever else fails is for the waiting
-        task, sessions, now = await handle.task(), await cli.operator.workers(), await cli.operator.now()
-        workers = [one.worker for one in sessions if one.expires_at > now and one.worker.serves(task.queue)]
-        if task.state in PENDING and not any(worker.handles(task.type) for worker in workers):
-            lacks = f"has a handler for {task.type}" if workers else f"serves queue {task.queue}"
-            cli.output.note(f"no live worker {lacks}; `windlass worker APP` starts one", warning=True)

@@ -65,8 +65,8 @@ class SyncHandle(Twin[Handle[R]], Documented):
     def wait(self, timeout: timedelta | float | str | None = None) -> Task:
         """Wait until the task has ended and return it: completed, dead or cancelled.
 
-        `timeout`: seconds, a timedelta or text such as "30s" [default: wait for ever]. Raises NotFinished
-        when it is over; the task continues.
+        `timeout`: seconds, a timedelta or text such as "30s" [default: wait for ever; a warning is logged if
+        no live worker would run it]. Raises NotFinished when it is over; the task continues.
         """
         return self._loop.run(self._inner.wait(timeout))
 

@@ -1,1 +1,1 @@
-"""What operators ask and do about many tasks at once: actions in batches, failures, export."""
+"""What people ask and do about tasks: actions in batches, failures, export; why one is not run."""

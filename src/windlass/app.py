@@ -29,6 +29,7 @@ from ._model.lease import DEFAULT_LEASE
 from ._model.options import Defaults
 from ._model.queue import Retention
 from ._model.task import DEFAULT_QUEUE
+from ._observe.log_secrets import install_filter
 from ._observe.observed_store import ObservedStore
 from ._policy.addresses import Network, parse_networks
 from ._policy.backoff import Backoff, Delay, checked_attempts
@@ -394,5 +395,6 @@ class App(AppDeclarations):
 
     def run_worker(self, settings: WorkerSettings | None = None) -> None:
         """Run as a worker process, like `windlass worker`: until SIGTERM or SIGINT, then close the store."""
+        install_filter(self.redact)
         worker = self.worker(settings)
         run_process(lambda: worker.run(signals=True), self.close)

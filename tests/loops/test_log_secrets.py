@@ -3,7 +3,10 @@
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from tests.loops import child_tasks
 from tests.loops.child_tasks import app as child_app
 from tests.loops.child_tasks import log_everywhere
 from tests.loops.workers import drained
-from windlass import RESULT, App, Context, InvalidOption, chain
+from windlass import RESULT, App, Context, InvalidOption, WorkerSettings, chain
 from windlass._cli.run.logs import TextFormatter
 from windlass._stores.memory import MemoryStore
 from windlass.logs import JsonFormatter, SecretFilter
@@ -180,3 +183,51 @@ def test_a_record_outside_of_handlers_stays_as_it_is() -> None:
     assert record.exc_info == (ValueError, error, None)
     assert record.told is told  # type: ignore[attr-defined]
     assert SECRET in json.loads(JsonFormatter().format(record))["message"]
+
+
+async def test_a_worker_masks_what_handlers_log_whatever_the_program_has_set_up(app: App) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logger = logging.getLogger("shop.orders")
+    logger.addHandler(handler)
+
+    @app.task(secret=["card"])
+    async def charge(card: str) -> None:
+        logger.warning("charging %s", card)
+
+    for _ in range(3):
+        await charge.aenqueue("4111-1111")
+        async with app.worker(WorkerSettings(keeper=False)):
+            await (await charge.aenqueue("4111-1111")).result(timeout=10)
+            logger.warning("outside %s", "4111-1111")
+    logger.removeHandler(handler)
+
+    lines = stream.getvalue().splitlines()
+    assert {*lines} == {"charging [secret]", "outside 4111-1111"}
+    assert len([one for one in handler.filters if isinstance(one, SecretFilter)]) == 1
+
+
+PROGRAM = """
+import logging
+from windlass import App, WorkerSettings
+
+app = App("sqlite:///shop.db", redact=["[0-9]{4}-[0-9]{4}"])
+
+@app.task(secret=["card"])
+def charge(card: str) -> None:
+    logging.getLogger("shop").warning("charging %s", card)
+
+if __name__ == "__main__":
+    charge.enqueue("a secret")
+    app.run_worker(WorkerSettings(drain=True, keeper=False))
+    logging.getLogger("shop").warning("later %s", "4111-1111")
+"""
+
+
+@pytest.mark.system
+def test_a_program_that_has_not_set_up_logging_writes_no_secrets(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "program.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+
+    assert ran.stderr.splitlines() == ["charging [secret]", "later [secret]"]

@@ -26,20 +26,28 @@ class SecretFilter(logging.Filter):
 
     def __init__(self, redact: Iterable[str] = ()) -> None:
         super().__init__()
-        self._patterns = secret_values({}, checked_patterns(checked_sequence(redact, "redact", "patterns")))
+        self.patterns = secret_values({}, checked_patterns(checked_sequence(redact, "redact", "patterns")))
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass, without its secrets."""
-        mask_record(record, self._patterns)
+        mask_record(record, self.patterns)
         return True
 
 
-def install_filter(redact: Iterable[str]) -> None:
-    """Add a filter to the handlers of all loggers, those of the program included."""
+def install_filter(redact: Iterable[str] = ()) -> None:
+    """Add a filter to the handlers of all loggers, those of the program included, unless they have its like.
+
+    It stays: a thread that a worker could not stop may still log. Also added to what Python itself writes
+    with where a program has not set up logging.
+    """
     secrets = SecretFilter(redact)
-    known = [one for one in logging.root.manager.loggerDict.values() if isinstance(one, logging.Logger)]
-    for handler in {handler for one in (logging.root, *known) for handler in one.handlers}:
-        handler.addFilter(secrets)
+    named = tuple(logging.root.manager.loggerDict.values())  # at once: other threads may add loggers
+    known = [one for one in named if isinstance(one, logging.Logger)]
+    handlers = {handler for one in (logging.root, *known) for handler in one.handlers}
+    for handler in (*handlers, *([logging.lastResort] if logging.lastResort is not None else [])):
+        present = [one for one in handler.filters if isinstance(one, SecretFilter)]
+        if not any({*one.patterns} >= {*secrets.patterns} for one in present):
+            handler.addFilter(secrets)
 
 
 def mask_record(record: logging.LogRecord, patterns: tuple[str, ...] = ()) -> None:

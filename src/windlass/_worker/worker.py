@@ -27,6 +27,7 @@ from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Task
 from .._model.verdict import Bury, Settlement
 from .._observe.history import HistoryRecorder
+from .._observe.log_secrets import install_filter
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
 from .._policy.order.reserve import new_reserve
@@ -170,6 +171,7 @@ class Worker(Background):
             with watched_loop(self._slots.running.values):
                 if not await self._lifespans.start(self._stop, self.stop):
                     return
+                install_filter()  # by now the program has set up its logging
                 self._log_ready()
                 await self._work(ready)
         finally:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
+from .._policy.other_queues import COMMANDS, SWITCHES
 from ..errors import InvalidOption, NotFound
 from .output import Output
 
@@ -206,7 +207,21 @@ async def _require_existing(app: "App") -> None:
             )
 
 
-class Command(click.Command):
+class _Translated(click.Command):
+    """A command whose errors translate options of other task queues."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; the error names the option that is meant by one of another task queue."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            here = SWITCHES.get(error.option_name)
+            if here is None or not any(here in option.opts for option in self.params):
+                raise
+            raise click.UsageError(f"No such option {error.option_name!r}; use {here}", ctx) from None
+
+
+class Command(_Translated):
     """A command that also takes the shared options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -214,7 +229,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
 
-class Commands(click.Group):
+class Commands(_Translated, click.Group):
     """A group of such commands."""
 
     command_class: type[click.Command] | None = Command
@@ -222,10 +237,13 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first argument names; the error suggests a similar name."""
-        meant = get_close_matches(args[0], self.list_commands(ctx), n=1)
-        if meant and args[0] not in self.list_commands(ctx):
-            raise click.UsageError(f"No such command {args[0]!r}; did you mean {meant[0]!r}?", ctx)
+        """Find the command that the first argument names; the error suggests the one that is meant."""
+        if args[0] not in self.list_commands(ctx):
+            group = "" if ctx.parent is None else f"{ctx.info_name} "
+            if here := COMMANDS.get(f"{group}{args[0]}"):
+                raise click.UsageError(f"No such command {args[0]!r}; use `windlass {here}`", ctx)
+            if meant := get_close_matches(args[0], self.list_commands(ctx), n=1):
+                raise click.UsageError(f"No such command {args[0]!r}; did you mean {meant[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from windlass._cli.exit_codes import MEANINGS
 from windlass._cli.root import root
+from windlass._policy.other_queues import COMMANDS, SWITCHES
 
 from .conftest import Run
 
@@ -49,6 +50,43 @@ def test_the_command_runs_as_a_module_of_python(folder: Path) -> None:
     shown = [sys.executable, "-m", "windlass", "tasks", "show", json.loads(ran.stdout)["id"], "--json"]
     task = json.loads(subprocess.run(shown, capture_output=True, text=True, check=True).stdout)
     assert task["enqueued_by"].startswith("windlass@")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("worker --concurrency 4", "No such option '--concurrency'; use --slots;"),
+        ("worker -c4 shop:app", "No such option '-c'; use --slots;"),
+        ("-A shop worker", "No such option '-A'; use --app;"),
+        ("tasks retry", "No such command 'retry'; use `windlass dead replay`;"),
+        ("tasks enqueue", "No such command 'enqueue'; use `windlass enqueue`;"),
+        ("errors", "No such command 'errors'; use `windlass dead failures`;"),
+        ("tasks -c", "No such option '-c'; see"),  # as nothing there is like it
+    ],
+)
+def test_words_of_other_task_queues_are_translated(run: Run, typed: str, meant: str) -> None:
+    ran = run(*typed.split())
+
+    assert ran.code == 2
+    assert meant in ran.err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("here", sorted({*COMMANDS.values()}))
+def test_what_a_command_is_translated_to_exists(run: Run, here: str) -> None:
+    command, _, option = here.partition("--")
+    ran = run(*command.split(), "--help")
+
+    assert ran.code == 0
+    assert f"--{option}" in ran.out
+
+
+def test_what_an_option_is_translated_to_exists() -> None:
+    context = click.Context(root)
+    named = [root.get_command(context, name) for name in root.list_commands(context)]
+    known = {option for one in named if one is not None for param in one.params for option in param.opts}
+
+    assert {*SWITCHES.values()} <= known
+    assert not {*SWITCHES} & known
 
 
 def test_help_explains_the_exit_codes(run: Run) -> None:

@@ -21,7 +21,7 @@ def test_it_promotes_due_tasks_until_it_is_stopped(
     assert run("tasks", "show", made, "--json").row["state"] == "scheduled"
     keeper = start("keeper")
     until(keeper, f"keeper started for sqlite:///{Path.cwd()}/windlass.db")
-    until(keeper, "leads")
+    until(keeper, " leads")
 
     while run("tasks", "show", made, "--json").row["state"] != "ready":  # pytest's own time limit ends it
         pass
@@ -39,12 +39,12 @@ def test_it_promotes_due_tasks_until_it_is_stopped(
 def test_another_keeper_leads_as_soon_as_it_has_resigned(start: Start) -> None:
     """It does not wait ten seconds for the lead to expire."""
     first = start("keeper")
-    until(first, "leads")
+    until(first, " leads")
     first.send_signal(signal.SIGTERM)
     assert first.communicate(timeout=20) is not None
 
     second = start("keeper")
-    lines = until(second, "leads")
+    lines = until(second, " leads")
     second.send_signal(signal.SIGTERM)
     _, rest = second.communicate(timeout=20)
 
@@ -56,7 +56,7 @@ def test_another_keeper_leads_as_soon_as_it_has_resigned(start: Start) -> None:
 @pytest.mark.system
 def test_repeated_signals_stop_it_cleanly(start: Start) -> None:
     keeper = start("keeper")
-    until(keeper, "leads")
+    until(keeper, " leads")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
         keeper.send_signal(number)
     _, rest = keeper.communicate(timeout=20)

@@ -88,7 +88,7 @@ def test_a_signal_stops_it_while_a_worker_is_connected(
     (line,) = until(server, "serving")
     worker = start("worker", "shop:app", "--store", f"http://127.0.0.1:{port}")
     until(worker, "durable: ")
-    until(worker, "leads")
+    until(worker, " leads")
 
     server.send_signal(number)
     _, rest = server.communicate(timeout=8)
@@ -252,7 +252,7 @@ def test_it_runs_a_keeper_unless_told_not_to(start: Start, port: int) -> None:
     made = ask(port, "/tasks", {"type": "shop.welcome", "delay": 0.05})["id"]
     other = free_port()
     keeping = start("serve", "--port", str(other))
-    until(keeping, "leads")
+    until(keeping, " leads")
 
     while ask(port, f"/tasks/{made}")["state"] != "ready":  # pytest's own time limit ends it
         pass

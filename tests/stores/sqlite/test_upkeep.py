@@ -72,3 +72,28 @@ async def test_a_prune_ends_although_what_it_was_looking_at_is_gone(
 
     async with asyncio.timeout(5):
         assert (await store.prune(Retention(completed=kept), limit=1)).number == 0
+
+
+async def test_a_prune_goes_on_behind_what_the_one_before_has_looked_at(
+    store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind has its own place, and keeps it when another uses up the limit."""
+    monkeypatch.setattr(keeping, "NEEDED_AT_ONCE", 2)
+    worker = await worker_on(store, lease_for=timedelta(days=9))
+    done: dict[str, list[str]] = {"a": [], "b": []}
+    for queue, ids in done.items():
+        ids += [(await enqueue_and_settle(store, worker, complete, queue=queue)).task.id for _ in range(6)]
+    needed = (*done["a"][:4], *done["b"])
+    await store.enqueue([a_task(after=needed, result_into="results")])
+    clock.advance(timedelta(days=2))
+    short = Retention(completed=timedelta(days=1))
+
+    def reached() -> dict[str, int]:
+        return {queue: rowid for (queue, *_), (_, rowid) in store._prune_round.reached.items()}
+
+    assert (await store.prune(short, limit=1)).number == 1
+    assert reached() == {"a": 5, "b": 9}
+    assert (await store.prune(short, limit=1)).number == 1
+    assert reached() == {"a": 6, "b": 9}
+    assert (await store.prune(short, limit=1)).number == 0
+    assert reached() == {}

@@ -237,11 +237,10 @@ class SQLiteStore:
         this_round = self._prune_round
         is_whole = not this_round.has_begun
         while True:
-            pruned = await self._write(
-                partial(upkeep.prune, default=default, limit=limit, by=by, this_round=this_round)
-            )
-            by = None
-            if pruned.number or not limit:
+            step = partial(upkeep.prune, default=default, limit=limit, by=by, this_round=this_round)
+            pruned, this_round = await self._write(step)
+            self._prune_round, by = this_round, None
+            if pruned.number or limit <= 0:
                 return pruned
             if not this_round.has_begun:
                 if is_whole:

@@ -1,10 +1,11 @@
 """The verbs of the keeper: lead, promote and prune; and records."""
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from ..._model.filter import By
 from ..._model.limit import Limit
@@ -72,36 +73,39 @@ def promote(tx: Transaction, limit: int) -> Promoted:
 
 
 Kind: TypeAlias = tuple[str, str, State]
+Place: TypeAlias = tuple[int, int]
+"""The instant at which a task ended, and its rowid: many may have ended at one instant."""
+
+_START: Place = (-1, -1)
 
 
-class PruneRound:
+class PruneRound(Struct, frozen=True):
     """How far prunes have looked at ended tasks. When all were looked at, the next round begins."""
 
-    def __init__(self) -> None:
-        self.edges: dict[Kind, int] = {}  # of kinds with more: from when on the next prune looks at them
-        self.finished: set[Kind] = set()
+    reached: Mapping[Kind, Place] = {}  # of kinds with more: the last task that was looked at
+    finished: frozenset[Kind] = frozenset()
 
     @property
     def has_begun(self) -> bool:
-        return bool(self.edges)
+        return bool(self.reached)
 
 
-def prune(tx: Transaction, default: Retention, limit: int, by: By | None, this_round: PruneRound) -> Pruned:
-    """Delete ended tasks that are past their retention; return what was deleted.
+def prune(
+    tx: Transaction, default: Retention, limit: int, by: By | None, this_round: PruneRound
+) -> tuple[Pruned, PruneRound]:
+    """Delete ended tasks that are past their retention; return what was deleted, and how far it has looked.
 
     If that is nothing, others may be left until the round has ended.
     """
     if by is not None:
         write_audit(tx, [audited_prune(default, by, tx.now)])
-    gone = _past_retention(tx, default, limit, this_round)
-    if not this_round.has_begun:
-        this_round.finished.clear()
+    gone, next_round = _past_retention(tx, default, limit, this_round)
     numbers: Counter[tuple[str, str]] = Counter()
-    for queue, state, task_id, tenant, idempotency_key in gone:
+    for queue, state, task_id, tenant, idempotency_key, *_ in gone:
         numbers[queue, state] += 1
         run(tx, abandon(tx, task_id, pruned()))
         delete(tx, task_id, tenant, idempotency_key)
-    return Pruned(counts=pruned_counts(numbers), transitions=tuple(tx.transitions))
+    return Pruned(counts=pruned_counts(numbers), transitions=tuple(tx.transitions)), next_round
 
 
 def prune_keys(tx: Transaction) -> bool:
@@ -127,38 +131,48 @@ def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
     return tokens_at(limit, PermitUsage(0, tokens, moment(at)), tx.now) >= limit.capacity
 
 
-def _past_retention(tx: Transaction, default: Retention, limit: int, this_round: PruneRound) -> list[Row]:
+def _past_retention(
+    tx: Transaction, default: Retention, limit: int, this_round: PruneRound
+) -> tuple[list[Row], PruneRound]:
     rules = RetentionRules(default, tx.queue_rules.settings.values(), declared_types(tx))
     stored = tx.value("get_record", {"kind": KINDS[Archive], "name": ARCHIVE_NAME})
     archive = None if stored is None else read_archive(stored)
     gone: list[Row] = []
-    edges, this_round.edges = this_round.edges, {}  # kinds that have no tasks any more are left out
+    reached: dict[Kind, Place] = {}  # without kinds that have no tasks any more, so that the round ends
+    finished = set(this_round.finished)
     for queue, type_name in tx.rows("ended_types"):
         kept = rules.of(queue, type_name)
         for state in _ENDS:
             kind = (queue, type_name, state)
-            room, horizon = limit - len(gone), archived(kept.horizon(state, tx.now), archive)
-            if horizon is not None and room > 0 and kind not in this_round.finished:
-                rows = _expired(tx, kind, horizon, room, edges.get(kind, 0), this_round)
+            horizon, after = archived(kept.horizon(state, tx.now), archive), this_round.reached.get(kind)
+            if horizon is None or kind in finished:
+                continue
+            if (room := limit - len(gone)) > 0:
+                rows, after = _expired(tx, kind, horizon, room, after or _START)
                 gone += ((queue, state.value, *row) for row in rows)
-    return gone
+                if after is None:
+                    finished.add(kind)
+            if after is not None:
+                reached[kind] = after
+    return gone, PruneRound(reached, frozenset(finished)) if reached else PruneRound()
 
 
 def _expired(
-    tx: Transaction, kind: Kind, horizon: datetime, limit: int, since: int, this_round: PruneRound
-) -> list[Row]:
-    """Return expired tasks of a kind that nobody needs, from those that one prune looks at."""
+    tx: Transaction, kind: Kind, horizon: datetime, limit: int, after: Place
+) -> tuple[list[Row], Place | None]:
+    """Return expired tasks of a kind that nobody needs, from those that one prune looks at behind a place.
+
+    Also return the place of the last one it has looked at; None if that were all.
+    """
     queue, type_name, state = kind
     terms = {"queue": queue, "type": type_name, "state": state.value, "before": instant(horizon)}
-    terms |= {"since": since, "look": limit + NEEDED_AT_ONCE}
+    terms |= {"finished_at": after[0], "rowid": after[1], "look": limit + NEEDED_AT_ONCE}
     found = tx.rows("expired", {**terms, "limit": limit})
     if len(found) == limit:
-        this_round.edges[kind] = since
-    elif (last := tx.value("expired_edge", terms)) is not None:
-        this_round.edges[kind] = max(last, since + 1)
-    else:
-        this_round.finished.add(kind)
-    return found
+        *_, finished_at, rowid = found[-1]
+        return found, (finished_at, rowid)
+    edge = tx.rows("expired_edge", terms)
+    return found, edge[0] if edge else None
 
 
 # -- records ---------------------------------------------------------------------------------------

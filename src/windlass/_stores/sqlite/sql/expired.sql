@@ -1,17 +1,35 @@
--- Ended tasks of a queue and type past their retention, longest ended first. Tasks that others need are kept unless they
--- are dead; not more than a number of tasks are looked at. Uses windlass_task_ended and the primary key of the
--- dependencies.
-SELECT few.id, few.tenant, few.idempotency_key
+-- Ended tasks of a queue and type past their retention, longest ended first, behind one that was looked at. Tasks that
+-- others need are kept unless they are dead; not more than a number of tasks are looked at. Uses the primary key of the
+-- dependencies, and windlass_task_ended, which ends with the rowid, twice: (finished_at, rowid) > (…) would begin with the
+-- first task of that instant.
+SELECT few.id, few.tenant, few.idempotency_key, few.finished_at, few.number
 FROM (
-    SELECT id, tenant, idempotency_key
-    FROM windlass_task
-    WHERE
-        queue = :queue
-        AND type = :type
-        AND state = :state
-        AND finished_at >= :since
-        AND finished_at < :before
-    ORDER BY finished_at
+    SELECT *
+    FROM (
+        SELECT id, tenant, idempotency_key, finished_at, rowid AS number
+        FROM windlass_task
+        WHERE
+            queue = :queue
+            AND type = :type
+            AND state = :state
+            AND finished_at = :finished_at
+            AND rowid > :rowid
+            AND :finished_at < :before
+        ORDER BY rowid
+    )
+    UNION ALL
+    SELECT *
+    FROM (
+        SELECT id, tenant, idempotency_key, finished_at, rowid AS number
+        FROM windlass_task
+        WHERE
+            queue = :queue
+            AND type = :type
+            AND state = :state
+            AND finished_at > :finished_at
+            AND finished_at < :before
+        ORDER BY finished_at, rowid
+    )
     LIMIT :look
 ) AS few
 WHERE

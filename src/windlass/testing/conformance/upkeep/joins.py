@@ -271,6 +271,17 @@ class TestJoins(StoreTest):
 
         assert numbers == [2, 2, 1, 0]
 
+    async def test_needed_results_of_one_instant_hide_none_behind_them(self, worker: ManualWorker) -> None:
+        done = [(await self.enqueue_and_settle(worker, complete, queue="q")).task.id for _ in range(9)]
+        await self.enqueue_one(after=(*done[:4], *done[5:8]), **RESULTS)
+        self.clock.advance(timedelta(hours=2))
+        retention = Retention(completed=timedelta(hours=1))
+
+        numbers = [(await self.store.prune(retention, limit=1)).number for _ in range(3)]
+
+        assert numbers == [1, 1, 0]
+        assert await self.number_of(done) == 7
+
     async def test_a_replay_and_a_prune_at_once_leave_no_join_without_its_results(
         self, worker: ManualWorker, other: Store
     ) -> None:

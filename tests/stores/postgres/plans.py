@@ -195,7 +195,7 @@ async def explained(connections: Connections, one: Statement, options: str = "")
         await transaction.start()
         try:
             await connection.execute(
-                f"{one.before}; PREPARE p AS {in_schema(one.sql, connections.address.schema)}"
+                in_schema(f"{one.before}; PREPARE p AS {one.sql}", connections.address.schema)
             )
             number = await connection.fetchval(
                 "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'p'"
@@ -255,7 +255,12 @@ class Scan(NamedTuple):
 
 
 BACKLOGS = {"task_ready", "task_lane", "task_high", "task_low"}  # What equals a queue or a lane may be many.
-PARTS = {"id": "history_id", "finished_at": "history_finished", "idempotency_key": "history_key"}
+PARTS = {
+    "id": "history_id",
+    "finished_at": "history_finished",
+    "idempotency_key": "history_key",
+    "kept_id": "kept_id",  # of the table that is to replace a day
+}
 PASSING = {"LockRows", "Result", "Subquery Scan"}
 
 

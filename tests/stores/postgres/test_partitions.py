@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from windlass._model.state import State
 from windlass._stores.postgres import schema
 from windlass._stores.postgres.connection.client import Connections
 from windlass._stores.postgres.upkeep import partitions
@@ -186,6 +187,77 @@ class TestDropping:
 
         assert (await partitions.drop_before(made, TODAY)).total() == 1
         assert [str(found) for found in await run(made, "SELECT id FROM {schema}.history")] == [needed]
+
+    @pytest.mark.parametrize(
+        "meanwhile",
+        [
+            "INSERT INTO {schema}.dependency VALUES ('{gone}', gen_random_uuid())",
+            "DELETE FROM {schema}.dependency",
+        ],
+        ids=["enqueued", "completed"],
+    )
+    async def test_a_record_and_its_key_stay_or_go_together(self, made: Connections, meanwhile: str) -> None:
+        """Joins come and go while a day becomes smaller: here when a key is deleted."""
+        needed, gone = [await ended(made, NOON - DAY, fence=2, key=key) for key in ("n", "g")]
+        for key, task_id in (("n", needed), ("g", gone)):
+            await run(made, "INSERT INTO {schema}.idempotency VALUES ('', $1, $2, '', NULL)", key, task_id)
+        await run(made, "INSERT INTO {schema}.dependency VALUES ($1, gen_random_uuid())", needed)
+        change = meanwhile.format(schema=made.address.schema, gone=gone)
+        function = "CREATE FUNCTION {schema}.change() RETURNS trigger LANGUAGE plpgsql AS "
+        await run(made, f"{function} $$BEGIN {change}; RETURN NULL; END$$")
+        await run(
+            made,
+            "CREATE TRIGGER change AFTER DELETE ON {schema}.idempotency "
+            "FOR EACH ROW EXECUTE FUNCTION {schema}.change()",
+        )
+
+        await partitions.drop_before(made, TODAY)
+
+        records = {str(found) for found in await run(made, "SELECT id FROM {schema}.history")}
+        keys = {str(found) for found in await run(made, "SELECT task_id FROM {schema}.idempotency")}
+        assert needed in records
+        assert keys == records
+
+    async def test_a_drop_does_not_wait_for_a_task_that_is_enqueued_after_a_cancelled_join(
+        self, made: Connections
+    ) -> None:
+        join, needed = await ended(made, NOON - DAY), await ended(made, NOON - DAY)
+        schema = made.address.schema
+        await run(made, "UPDATE {schema}.history SET state = 'cancelled' WHERE id = $1", join)
+        await run(made, "INSERT INTO {schema}.dependency VALUES ($1, $2)", needed, join)
+        other = await made.unpooled()
+        async with other.transaction():
+            await other.execute(f"SELECT FROM {schema}.history WHERE id = $1 FOR KEY SHARE", join)
+            await other.execute(f"INSERT INTO {schema}.dependency VALUES ($1, gen_random_uuid())", join)
+
+            assert not await asyncio.wait_for(partitions.drop_before(made, TODAY), 5)
+        await other.close()
+
+        assert not await partitions.drop_before(made, TODAY)
+        assert await run(made, "SELECT count(*) FROM {schema}.history") == [2]
+
+        await run(made, "DELETE FROM {schema}.dependency WHERE predecessor = $1", join)
+        dropped = await partitions.drop_before(made, TODAY)
+        assert dropped == {("q", State.CANCELLED): 1, ("q", State.COMPLETED): 1}
+        assert await run(made, "SELECT count(*) FROM {schema}.dependency") == [0]
+
+    async def test_several_processes_may_drop_the_same_days(self, made: Connections) -> None:
+        days = [TODAY - n * DAY for n in range(1, 6)]
+        await partitions.ensure_days(made, days)
+        needed = []
+        for day in days:
+            at = datetime.combine(day, NOON.timetz())
+            ids = [await ended(made, at) for _ in range(4)]
+            if day.day % 2:
+                needed.append(ids[0])
+                await run(made, "INSERT INTO {schema}.dependency VALUES ($1, gen_random_uuid())", ids[0])
+
+        dropped = await asyncio.gather(*(partitions.drop_before(made, TODAY) for _ in range(4)))
+        dropped.append(await partitions.drop_before(made, TODAY))
+
+        assert sum(one.total() for one in dropped) == 4 * len(days) - len(needed)
+        left = {str(found) for found in await run(made, "SELECT id FROM {schema}.history")}
+        assert left == {*needed}
 
     async def test_nothing_to_drop(self, made: Connections) -> None:
         assert not await partitions.drop_before(made, date(2020, 1, 1))

@@ -111,9 +111,10 @@ PUT_TOGETHER = {
     "enqueue": text("enqueue", since=SINCE),
     "enqueue_one": text("enqueue_one", since=SINCE),
     "any_id_between": text("any_id_between", since=SINCE),
-    "delete_day_details": text("delete_day_details", partition=f"history_{YESTERDAY:%Y%m%d}"),
-    "delete_day_joins": text("delete_day_joins", partition=f"history_{YESTERDAY:%Y%m%d}"),
 }
+
+DAY = f"history_{YESTERDAY:%Y%m%d}"
+KEPT = f"CREATE TABLE windlass.{DAY}_kept (LIKE windlass.history INCLUDING ALL)"
 
 STATEMENTS = {
     name: Statement(PUT_TOGETHER.get(name) or text(name), by)
@@ -150,6 +151,7 @@ STATEMENTS = {
         "insert_dependencies": "",
         # pruning and replaying
         "expired_dead": "task_ended",
+        "first_left_dead": "task_ended",
         "delete_ended": "history_id dependency_pkey",
         "delete_attempts_and_keys": "attempt_pkey idempotency_task",
         "load_cancelled": "history_id",
@@ -169,15 +171,21 @@ STATEMENTS = {
     ),
     "delete_sessions": Statement(text("delete_sessions"), "task_running"),
     "delete_dead": Statement(text("delete_dead"), "task_pkey task_dead"),
-    "delete_day_joins": Statement(
-        PUT_TOGETHER["delete_day_joins"],
-        "history_id dependency_pkey dependency_successor attempt_pkey idempotency_task",
-        whole="dependency_successor",
-    ),
     "prune_keys": Statement(text("prune_keys"), "idempotency_until ctid"),
     "poll": Statement(text("poll"), "task_ready task_scheduled", walks="task_scheduled"),
 }
-# Not here: those that read whole days of the history on purpose, such as expired.sql and copy_day.sql.
+# Not here: those that read whole days of the history on purpose, such as expired.sql.
+
+# What makes a day smaller goes through the dependencies, and looks up the rest.
+STATEMENTS |= {
+    name: Statement(text(name, partition=DAY), f"{whole} {by}", before=KEPT, whole=whole)
+    for name, whole, by in (
+        ("lock_day_joins", "dependency_successor", "history_id dependency_pkey"),
+        ("count_day", "dependency_pkey history_id", ""),
+        ("copy_day", "dependency_pkey", "history_id"),
+        ("needs_more_of_day", "dependency_pkey dependency_successor", "history_id kept_id"),
+    )
+}
 
 
 # -- plans -------------------------------------------------------------------------------------------
@@ -189,6 +197,21 @@ STATEMENTS = {
 @pytest.mark.parametrize("server", ON_EACH_SERVER)
 async def test_every_statement_goes_by_an_index(filled: Filled, server: str, statistics: str) -> None:
     assert await wrong(await filled(server, statistics), STATEMENTS) == {}
+
+
+@pytest.mark.parametrize(
+    "statistics", sample(["fresh", "never"], ["from_empty", "from_tiny", "from_elsewhere"])
+)
+@pytest.mark.parametrize("server", ON_EACH_SERVER)
+async def test_of_the_details_of_a_day_nothing_is_scanned_but_that_day(
+    filled: Filled, server: str, statistics: str
+) -> None:
+    details = "kept_id attempt_pkey idempotency_task"
+    one = Statement(text("delete_day_details", partition=DAY), details, before=KEPT)
+
+    plan = await explained(await filled(server, statistics), one)
+
+    assert {complaint.partition(" is read by ")[0] for complaint in complaints(plan, one)} == {DAY}
 
 
 @pytest.mark.parametrize("name", ["settle and claim", "settle and claim from three"])

@@ -204,13 +204,6 @@ IN_LANES = (
         "wake_all": Statement(text("wake_all"), ""),
         "queue_settings": Statement(text("queue_settings"), ""),
         "get_record": Statement(text("get_record"), ""),
-        # pruning
-        "any_awaited_before": Statement(
-            text("any_awaited_before"),
-            "dependency_pkey history_id",
-            arguments="now()",
-            whole="dependency_pkey",
-        ),
     }
     | {
         f"level_heads {level}": Statement(text("level_heads", level=which), f"task_{level}")

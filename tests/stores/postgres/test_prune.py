@@ -17,7 +17,13 @@ from windlass._stores.postgres.upkeep import partitions
 from windlass._stores.postgres.upkeep.prune import KeepRule, keep_rules
 from windlass._stores.rules.retention import RetentionRules
 from windlass.testing.clock import ManualClock
-from windlass.testing.conformance.steps import all_tasks, complete, enqueue_and_settle, worker_on
+from windlass.testing.conformance.steps import (
+    a_task,
+    all_tasks,
+    complete,
+    enqueue_and_settle,
+    worker_on,
+)
 
 DAY = timedelta(days=1)
 names = st.sampled_from(["a", "b", "c"])
@@ -91,6 +97,38 @@ async def test_what_was_pruned_is_scanned_again_by_days_and_not_whole(
     assert (await store.prune(short, 10)).number == 1
     await store.put(DeclaredType(name="other", retention=Retention(completed=9 * DAY)))
     assert (await store.prune(short, 10)).number == 1
+
+
+async def test_a_task_that_was_locked_is_pruned_later_however_long_ago_it_ended(
+    store: PostgresStore, clock: ManualClock
+) -> None:
+    """Who enqueues a task that needs another's result holds that one, of whatever age, until the commit."""
+    done = await enqueue_and_settle(store, await worker_on(store, lease_for=2 * DAY), complete)
+    clock.advance(40 * DAY)
+    short, connections = Retention(completed=DAY, cancelled=None), store.connections
+    other = await connections.unpooled()
+    async with other.transaction():
+        lock = f"SELECT FROM {connections.address.schema}.history WHERE id = $1 FOR KEY SHARE"
+        await other.execute(lock, done.task.id)
+
+        assert (await store.prune(short, 10)).number == 0
+    await other.close()
+
+    assert (await store.prune(short, 10)).number == 1
+
+
+async def test_a_task_that_was_needed_is_pruned_once_it_is_not_however_long_ago_it_ended(
+    store: PostgresStore, clock: ManualClock
+) -> None:
+    worker = await worker_on(store, lease_for=400 * DAY)
+    done = [(await enqueue_and_settle(store, worker, complete)).task.id for _ in range(2)]
+    await store.enqueue([a_task(after=(one,), result_into="results") for one in done])
+    clock.advance(40 * DAY)
+    short = Retention(completed=DAY, cancelled=None)  # so that no day is dropped
+    for _ in done:
+        assert (await store.prune(short, 10)).number == 0
+        await store.settle([complete(await worker.claim_one())])
+        assert (await store.prune(short, 10)).number == 1
 
 
 async def test_a_day_is_kept_while_it_may_hold_a_task_that_its_type_keeps(

@@ -170,6 +170,19 @@ def delete_dead(ids: Sequence[TaskId]) -> Script[None]:
     yield from fetch("delete_attempts_and_keys", ids)
 
 
+def delete_ended(ids: Sequence[TaskId]) -> Script[list[str]]:
+    """Delete those of these locked tasks in the history that no other needs, and what is theirs.
+
+    Return their queues.
+    """
+    rows = (yield from fetch("delete_ended", ids)) if ids else ()
+    deleted = [row[0] for row in rows]
+    if deleted:
+        yield from fetch("delete_attempts_and_keys", deleted)
+        yield from fetch("delete_dependencies", deleted)  # A cancelled one might have been replayed.
+    return [row[1] for row in rows]
+
+
 def write_audit(entries: Sequence[Audit]) -> Script[None]:
     """Add entries to the audit log, in the transaction of what they record."""
     rows = [astuple(entry) for entry in entries]

@@ -1,30 +1,35 @@
--- Delete the attempts and keys of the tasks in one day's partition of the history that no other task needs; returns how
--- many these are by queue and state.
+-- Delete the attempts and keys of the tasks in one day's partition of the history that were not copied to the table that
+-- is to replace it; returns how many these are by queue and state.
+-- Arrays make the planner look up what is deleted, and LIMIT what was copied: a join might read all of both.
 -- A task completed at its first claim has no attempts of its own.
-WITH needed AS MATERIALIZED (
-    SELECT d.predecessor AS id
-    FROM windlass.dependency AS d
-    INNER JOIN windlass./* :partition */ AS h ON h.id = d.predecessor
-),
-
-lines AS (
+WITH lines AS (
     DELETE FROM windlass.attempt AS a
-    USING windlass./* :partition */ AS h
-    WHERE
-        a.task_id = h.id AND (h.fence > 1 OR h.state <> 'completed')
-        AND NOT EXISTS (SELECT FROM needed WHERE needed.id = h.id)
+    WHERE a.task_id = ANY (
+        ARRAY(
+            SELECT h.id
+            FROM windlass./* :partition */ AS h
+            WHERE
+                (h.fence > 1 OR h.state <> 'completed')
+                AND (SELECT k.id FROM windlass./* :partition */_kept AS k WHERE k.id = h.id LIMIT 1) IS NULL
+        )
+    )
 ),
 
 keys AS (
     DELETE FROM windlass.idempotency AS i
-    USING windlass./* :partition */ AS h
     WHERE
-        h.idempotency_key IS NOT NULL AND i.tenant = h.tenant AND i.key = h.idempotency_key
-        AND i.task_id = h.id AND i.until IS NULL
-        AND NOT EXISTS (SELECT FROM needed WHERE needed.id = h.id)
+        i.until IS NULL AND i.task_id = ANY (
+            ARRAY(
+                SELECT h.id
+                FROM windlass./* :partition */ AS h
+                WHERE
+                    h.idempotency_key IS NOT NULL
+                    AND (SELECT k.id FROM windlass./* :partition */_kept AS k WHERE k.id = h.id LIMIT 1) IS NULL
+            )
+        )
 )
 
 SELECT h.queue, h.state, count(*) AS number
 FROM windlass./* :partition */ AS h
-WHERE NOT EXISTS (SELECT FROM needed WHERE needed.id = h.id)
+WHERE (SELECT k.id FROM windlass./* :partition */_kept AS k WHERE k.id = h.id LIMIT 1) IS NULL
 GROUP BY h.queue, h.state

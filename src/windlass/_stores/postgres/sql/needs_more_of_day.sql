@@ -1,5 +1,5 @@
 -- Whether another task needs one of a partition that was not copied, or one of those was cancelled and needs others.
--- LATERAL and OFFSET 0 make the planner look up what is needed instead of scanning the day.
+-- LATERAL with OFFSET 0, and LIMIT, make the planner look up what is needed and was copied, not scan all.
 SELECT EXISTS (
     SELECT FROM (
         SELECT d.predecessor AS id, true AS needed FROM windlass.dependency AS d
@@ -12,5 +12,5 @@ SELECT EXISTS (
         WHERE h.id = either.id AND (either.needed OR h.state = 'cancelled')
         OFFSET 0
     ) AS found
-    WHERE NOT EXISTS (SELECT FROM windlass./* :partition */_kept AS k WHERE k.id = found.id)
+    WHERE (SELECT k.id FROM windlass./* :partition */_kept AS k WHERE k.id = found.id LIMIT 1) IS NULL
 )

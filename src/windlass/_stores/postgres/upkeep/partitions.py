@@ -10,13 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 import asyncpg
 
 from ...._model.state import State
 from ..connection.client import Connections
-from ..script import Query
+from ..rule_player import delete_ended
+from ..script import Query, Script
 from ..statements import compose, in_schema
 
 REST = "history_rest"
@@ -34,6 +34,8 @@ _CREATE_APART = """
 CREATE TABLE windlass.{name} (LIKE windlass.history INCLUDING ALL EXCLUDING INDEXES)
 WITH (autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_scale_factor = 0.5);
 """
+# With indexes, to look up what was copied; they become those of the partition.
+_CREATE_KEPT = _CREATE_APART.replace("{name}", "{name}_kept").replace(" EXCLUDING INDEXES", "")
 _ATTACH = """
 ALTER TABLE windlass.history ATTACH PARTITION windlass.{name}
 FOR VALUES FROM ('{first} 00:00:00+00') TO ('{last} 00:00:00+00')
@@ -124,9 +126,9 @@ async def drop_before(connections: Connections, day: date) -> Counter[tuple[str,
             continue
         try:
             dropped += await _delete_joins(connections, old)
-            needed, number = (await _on_day(connections, "count_day", old))[0]
-            if needed == 0 or 2 * needed <= number:
-                dropped += await _drop(connections, old, needed)
+            needed, number = await _count_day(connections, old)
+            if 2 * needed <= number:
+                dropped += await _drop(connections, old)
         except asyncpg.UndefinedTableError:  # another process dropped it meanwhile
             continue
     return dropped
@@ -145,24 +147,31 @@ async def _create(connections: Connections, day: date) -> bool:
 
 async def _delete_joins(connections: Connections, day: date) -> Counter[tuple[str, State]]:
     """Delete cancelled tasks that need others, which otherwise would keep these and be kept with them."""
-    return _by_queue_and_state(await _on_day(connections, "delete_day_joins", day))
+    lock = compose("lock_day_joins", connections.address.schema, partition=_name(day))
+
+    def delete() -> Script[list[str]]:
+        locked = yield Query("lock_day_joins", sql=lock)
+        return (yield from delete_ended([row[0] for row in locked]))
+
+    return Counter((queue, State.CANCELLED) for queue in await connections.play(delete))
 
 
-async def _on_day(connections: Connections, name: str, day: date) -> list[Any]:
-    statement = compose(name, connections.address.schema, partition=_name(day))
+async def _count_day(connections: Connections, day: date) -> tuple[int, int]:
+    """Return how many tasks of a day others need, and how many it has."""
+    count = compose("count_day", connections.address.schema, partition=_name(day))
     async with connections.one() as connection, connections.transaction(connection):
-        rows: list[Any] = await connection.fetch(statement, timeout=_DELETE_SECONDS)
-        return rows
+        needed, number = await connection.fetchrow(count, timeout=_DELETE_SECONDS)
+        return needed, number
 
 
-async def _drop(connections: Connections, day: date, needed: int) -> Counter[tuple[str, State]]:
+async def _drop(connections: Connections, day: date) -> Counter[tuple[str, State]]:
     """Drop a day, or replace it by a table with those of its tasks that others need."""
     schema, name = connections.address.schema, _name(day)
 
     def on_day(statement: str) -> str:
         return compose(statement, schema, partition=name)
 
-    def filled(sql: str, name: str = name) -> str:
+    def filled(sql: str) -> str:
         return in_schema(sql.format(name=name, first=day, last=day + _DAY), schema)
 
     try:
@@ -171,28 +180,24 @@ async def _drop(connections: Connections, day: date, needed: int) -> Counter[tup
             await connection.execute(
                 f"{_LOCK_TIMEOUT}; LOCK TABLE {schema}.{name} IN SHARE ROW EXCLUSIVE MODE"
             )
+            await connection.execute(filled(_CREATE_KEPT))
+            # What is copied, stays. Who is needed is asked once, as others may come and go meanwhile.
+            copied = await connection.fetchval(on_day("copy_day"), timeout=_DELETE_SECONDS)
             deleted = await connection.fetch(on_day("delete_day_details"), timeout=_DELETE_SECONDS)
-            await connection.execute(filled(_CREATE_APART, f"{name}_kept"))
-            if needed:
-                await connection.execute(on_day("copy_day"), timeout=_DELETE_SECONDS)
             # Enqueueing a task that needs one of these waits; then it does not find what was dropped.
             await connection.execute(f"{_STATEMENT_TIMEOUT}; LOCK TABLE {schema}.{name} IN EXCLUSIVE MODE")
             if await connection.fetchval(on_day("needs_more_of_day")):
                 raise _NeededMeanwhile
             await connection.execute(
-                filled(_REPLACE) + filled(_ATTACH if needed else "DROP TABLE windlass.{name}")
+                filled(_REPLACE) + filled(_ATTACH if copied else "DROP TABLE windlass.{name}")
             )
-            return _by_queue_and_state(deleted)
+            return Counter({(queue, State(state)): number for queue, state, number in deleted})
     except (*_TRY_LATER, _NeededMeanwhile):
         return Counter()
 
 
 class _NeededMeanwhile(Exception):
     """A task that needs one of the day was enqueued while the day was about to be dropped."""
-
-
-def _by_queue_and_state(rows: Sequence[Any]) -> Counter[tuple[str, State]]:
-    return Counter({(queue, State(state)): number for queue, state, number in rows})
 
 
 def _name(day: date) -> str:

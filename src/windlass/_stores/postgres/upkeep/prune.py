@@ -26,8 +26,8 @@ from ...rules.successors import abandon
 from ..database import Database
 from ..queue_layout import Environment, read_settings
 from ..rows import HISTORY
-from ..rule_player import delete_dead, run
-from ..script import Query, Script, fetch, value
+from ..rule_player import delete_dead, delete_ended, run
+from ..script import Query, Script, fetch
 from ..statements import statement
 from ..unit_of_work import UnitOfWork
 from . import partitions
@@ -199,33 +199,26 @@ def _prune_rows(
     if horizon is None:
         return PrunedRows()
     in_queues, in_types = (list(rule.queues), rule.in_queues), (list(rule.types), rule.in_types)
-    parameters = (rule.state.value, horizon, since, *in_queues, *in_types, limit)
+    parameters = (rule.state.value, horizon, since, *in_queues, *in_types)
+    transitions: Sequence[TaskTransition] = ()
     if rule.state is State.DEAD:
-        rows = yield from fetch("expired_dead", *parameters)
+        first_left = Query("first_left_dead", parameters)
+        rows = yield from fetch("expired_dead", *parameters, limit)
+        ids, queues = [row[0] for row in rows], [row[1] for row in rows]
+        if ids:
+            transitions = yield from _prune_dead(env, ids, now)
     else:
         yield from fetch("allow_scans")
+        first_left = Query("first_left", parameters, statement("first_left", env.schema, table=rule.table))
         expired = statement("expired", env.schema, table=rule.table)
-        rows = yield Query("expired", parameters, expired)
-    ids = [row[0] for row in rows]
-    queues: Sequence[str] = [row[1] for row in rows]
-    transitions: Sequence[TaskTransition] = ()
-    if ids and rule.state is State.DEAD:
-        transitions = yield from _prune_dead(env, ids, now)
-    elif ids:
-        queues = yield from _delete_ended(ids)
-    if len(ids) == limit or (yield from value("any_awaited_before", horizon)):
+        rows = yield Query("expired", (*parameters, limit), expired)
+        ids = [row[0] for row in rows]
+        queues = yield from delete_ended(ids)
+    if len(ids) == limit:
         return PrunedRows(queues, transitions)
-    return PrunedRows(queues, transitions, horizon)
-
-
-def _delete_ended(ids: Sequence[TaskId]) -> Script[Sequence[str]]:
-    """Delete those of these locked tasks that no other needs, and what is theirs; return their queues."""
-    rows = yield from fetch("delete_ended", ids)
-    deleted = [row[0] for row in rows]
-    if deleted:
-        yield from fetch("delete_attempts_and_keys", deleted)
-        yield from fetch("delete_dependencies", deleted)  # A cancelled one might have been replayed.
-    return [row[1] for row in rows]
+    # Not before the oldest that is left, or it would not be looked for when nobody needs it any more.
+    ((left,),) = (yield first_left) or ((None,),)
+    return PrunedRows(queues, transitions, left or horizon)
 
 
 def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Script[Sequence[TaskTransition]]:

@@ -46,7 +46,7 @@ class Tables:
         self.marks: dict[TaskId, dict[str, int]] = {}  # task -> key marked by `once` -> fence that marked it
         self.keys: dict[tuple[str, str], Key] = {}
         self.standing: dict[str, TaskId] = {}  # fingerprint -> the task that has not ended
-        self.successors: dict[TaskId, list[TaskId]] = {}  # predecessor -> tasks that wait for it
+        self.successors: dict[TaskId, dict[TaskId, None]] = {}  # predecessor -> tasks that wait for it
         self.predecessors: dict[TaskId, set[TaskId]] = {}  # waiting task -> those it still waits for
         self.joined: dict[TaskId, list[TaskId]] = {}  # task -> those enqueued `before` it that it needs
         self.expiring: set[TaskId] = set()  # tasks with an expiry, which the keeper looks for every second
@@ -105,7 +105,8 @@ class Tables:
         self.attempts.pop(task.id, None)
         self.marks.pop(task.id, None)
         self.successors.pop(task.id, None)
-        self.predecessors.pop(task.id, None)
+        for predecessor in self.predecessors.pop(task.id, ()):
+            self.successors.get(predecessor, {}).pop(task.id, None)
         self.joined.pop(task.id, None)
         if task.idempotency_key is not None:
             key = self.keys.get((task.tenant, task.idempotency_key))
@@ -122,7 +123,7 @@ class Tables:
                     continue
                 self.joined.setdefault(waiting, []).append(task.id)
                 if self.tasks[waiting].state is State.WAITING:
-                    self.successors.setdefault(task.id, []).append(waiting)
+                    self.successors.setdefault(task.id, {})[waiting] = None
                     self.predecessors[waiting].add(task.id)
 
     def needed(self) -> set[TaskId]:
@@ -138,7 +139,7 @@ class Tables:
         run_at = new.run_at or (now if new.delay is None else now + new.delay)
         pending = [p for p in dict.fromkeys(new.after) if self.tasks[p].state is not State.COMPLETED]
         for predecessor in pending:
-            self.successors.setdefault(predecessor, []).append(new.id)
+            self.successors.setdefault(predecessor, {})[new.id] = None
         if pending:
             self.predecessors[new.id] = set(pending)
         state = State.WAITING if pending else State.SCHEDULED if run_at > now else State.READY
@@ -240,7 +241,7 @@ class Tables:
     def unblock(self, predecessor: TaskId, now: datetime) -> list[TaskId]:
         """Unblock the tasks that waited only for this one, which completed; return their ids."""
         freed = []
-        for successor in self.successors.pop(predecessor, ()):
+        for successor in self.successors.pop(predecessor, {}):
             task = self.tasks.get(successor)
             still = self.predecessors.get(successor, set())
             still.discard(predecessor)
@@ -253,7 +254,7 @@ class Tables:
 
     def abandon(self, predecessor: TaskId, now: datetime, why: Cancellation) -> None:
         """Cancel the tasks that wait for this one, which can never complete, and their successors."""
-        for successor in self.successors.pop(predecessor, ()):
+        for successor in self.successors.pop(predecessor, {}):
             task = self.tasks.get(successor)
             if task is not None and task.state is State.WAITING:
                 self.cancel_pending(task, now, why.of_successor(predecessor))

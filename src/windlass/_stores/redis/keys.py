@@ -8,7 +8,7 @@ In the names of tasks and documents, and as a member of sorted sets, an id is pa
 | `t:<id>` | string | a task (`rows.py`) |
 | `d:<id>` | string | what does not change of a task, if that is long |
 | `a:<id>` `m:<id>` | list, hash | recorded attempts; marks of `once` |
-| `s:<id>` `w:<id>` | set | successors that wait for a task; predecessors that a task waits for |
+| `s:<id>` `w:<id>` | set | successors that wait for a task or need its result; the predecessors of one |
 | `ids` | zset by name | every task |
 | `groups` | set | names of the groups that have, or had, tasks |
 | `g:<state, queue, type, tenant>` | zset by due_at | tasks of a group |

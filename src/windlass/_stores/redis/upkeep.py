@@ -107,9 +107,10 @@ async def prune(database: Database, default: Retention, limit: int, by: By | Non
         start = 0
         while numbers.total() < limit:
             room = min(limit - numbers.total(), AT_ONCE)
-            found = await database.client.call(
-                "ZRANGEBYSCORE", key, "-inf", f"({instant(horizon)}", "LIMIT", start, room
-            )
+            # By rank: ZRANGEBYSCORE would walk over all that is skipped.
+            range_ = await database.client.call("ZRANGE", key, start, start + room - 1, "WITHSCORES")
+            pairs = zip(range_[::2], range_[1::2], strict=True)
+            found = [member for member, ended_at in pairs if int(ended_at) < instant(horizon)]
             ids = await _unneeded(database, [unpacked(one) for one in found])
             gone, cancelled = await database.transact(partial(_delete, ids=ids, rules=rules))
             numbers += gone

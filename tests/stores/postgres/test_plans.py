@@ -174,7 +174,13 @@ STATEMENTS = {
     "prune_keys": Statement(text("prune_keys"), "idempotency_until ctid"),
     "poll": Statement(text("poll"), "task_ready task_scheduled", walks="task_scheduled"),
 }
-# Not here: those that read whole days of the history on purpose, such as expired.sql.
+# Not here: those that read whole days of the history on purpose, such as expired.sql since an instant.
+
+# What a prune has left before is looked up by its ids.
+STATEMENTS |= {
+    name: Statement(text(name, table="history", looked_at="h.id = ANY ($3::uuid[])"), by)
+    for name, by in (("expired", "history_id dependency_pkey"), ("left_expired", "history_id"))
+}
 
 # What makes a day smaller goes through the dependencies, and looks up the rest.
 STATEMENTS |= {

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from windlass._model.options import DeclaredType
 from windlass._model.queue import QueueSettings, Retention
-from windlass._model.state import ENDED
+from windlass._model.state import ENDED, State
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.connection.address import parse
 from windlass._stores.postgres.script import Query
-from windlass._stores.postgres.upkeep import partitions
+from windlass._stores.postgres.upkeep import partitions, prune
 from windlass._stores.postgres.upkeep.prune import KeepRule, keep_rules
 from windlass._stores.rules.retention import RetentionRules
 from windlass.testing.clock import ManualClock
@@ -117,18 +117,26 @@ async def test_a_task_that_was_locked_is_pruned_later_however_long_ago_it_ended(
     assert (await store.prune(short, 10)).number == 1
 
 
+@pytest.mark.parametrize("most", [1, 2])
 async def test_a_task_that_was_needed_is_pruned_once_it_is_not_however_long_ago_it_ended(
-    store: PostgresStore, clock: ManualClock
+    store: PostgresStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
+    """Meanwhile it is looked up by its id; the history is scanned for it only if too many are left."""
+    monkeypatch.setattr(prune, "MOST_LEFT", most)
     worker = await worker_on(store, lease_for=400 * DAY)
     done = [(await enqueue_and_settle(store, worker, complete)).task.id for _ in range(2)]
     await store.enqueue([a_task(after=(one,), result_into="results") for one in done])
     clock.advance(40 * DAY)
     short = Retention(completed=DAY, cancelled=None)  # so that no day is dropped
+
+    assert (await store.prune(short, 10)).number == 0
+
+    (reached,) = [one for rule, one in store._pruner._reached.items() if rule.state is State.COMPLETED]
+    assert (reached.before == clock.now() - DAY, sorted(reached.left)) == (most == 2, done[: most // 2 * 2])
     for _ in done:
-        assert (await store.prune(short, 10)).number == 0
         await store.settle([complete(await worker.claim_one())])
         assert (await store.prune(short, 10)).number == 1
+        assert (await store.prune(short, 10)).number == 0
 
 
 async def test_a_day_is_kept_while_it_may_hold_a_task_that_its_type_keeps(

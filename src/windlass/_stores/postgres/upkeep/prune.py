@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from ..database import Database
 from ..queue_layout import Environment, read_settings
 from ..rows import HISTORY
 from ..rule_player import delete_dead, delete_ended, run
-from ..script import Query, Script, fetch
+from ..script import Query, Script, fetch, value
 from ..statements import statement
 from ..unit_of_work import UnitOfWork
 from . import partitions
@@ -35,8 +36,12 @@ from . import partitions
 KEYS_AT_ONCE = 1000
 """Keys that one transaction deletes, so that a day's worth of them does not block others for long."""
 
+MOST_LEFT = 10_000
+"""Tasks whose ids are remembered when a prune has left them. If there are more, it scans for them again."""
+
 _DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SINCE, _AMONG = "h.finished_at >= $3", "h.id = ANY ($3::uuid[])"  # what a prune looks at
 _STEP_BACK_EVERY = timedelta(hours=1)
 _TYPES = KINDS[DeclaredType]
 _read_type = reader(DeclaredType)
@@ -58,26 +63,33 @@ class KeepRule(Struct, frozen=True):
     table: str = "history"
 
 
-class PrunedRows(Struct, frozen=True):
-    """The queues of the tasks deleted, the successors cancelled with them, and how far a rule was applied.
+class Reached(Struct, frozen=True):
+    """How far a rule was applied: to all tasks that ended before an instant, but for those that were left.
 
-    `horizon` is the instant before which no task is left; None if some may be.
+    Others need these, or have locked them.
     """
 
+    before: datetime = _EPOCH
+    left: tuple[TaskId, ...] = ()
+
+
+class PrunedRows(Struct, frozen=True):
+    """How far a rule is applied now, the queues of the tasks deleted, and successors cancelled with them."""
+
+    reached: Reached
     queues: Sequence[str] = ()
     transitions: Sequence[TaskTransition] = ()
-    horizon: datetime | None = None
 
 
 class Pruner:
     """Prunes for one store, and remembers how far, so that what is kept longer is not scanned every time.
 
     The whole history is scanned when a process first prunes, and by rules that are new. Once an hour a day
-    is scanned again, for tasks that were locked or not committed yet.
+    is scanned again, for tasks that were not committed yet. Tasks that were left are looked up by their ids.
     """
 
     def __init__(self) -> None:
-        self._horizons: dict[KeepRule, datetime] = {}
+        self._reached: dict[KeepRule, Reached] = {}
         self._stepped_back_at = _EPOCH
 
     async def prune(self, database: Database, default: Retention, now: datetime, limit: int) -> Pruned:
@@ -98,11 +110,10 @@ class Pruner:
         for rule in rules:
             room = limit - numbers.total()
             if room > 0 and rule.keep_for is not None:
-                since = self._horizons.get(rule, _EPOCH)
-                prune = partial(_prune_rows, database.env, rule, archive, now, room, since)
+                reached = self._reached.get(rule, Reached())
+                prune = partial(_prune_rows, database.env, rule, archive, now, room, reached)
                 done = await database.play(prune)
-                if done.horizon is not None:
-                    self._horizons[rule] = done.horizon
+                self._reached[rule] = done.reached
                 numbers.update((queue, rule.state) for queue in done.queues)
                 transitions += done.transitions
         keys = Query("prune_keys", (database.env.clock, KEYS_AT_ONCE))
@@ -111,13 +122,15 @@ class Pruner:
         return Pruned(counts=pruned_counts(numbers), transitions=tuple(transitions))
 
     def _step_back(self, rules: Sequence[KeepRule], now: datetime) -> None:
-        """Forget other rules' horizons, and how far the last day was pruned, once an hour."""
+        """Forget how far other rules were applied, and the last day of all, once an hour."""
         if now < self._stepped_back_at:  # The clock was set back.
-            self._horizons.clear()
+            self._reached.clear()
         is_due = not self._stepped_back_at <= now < self._stepped_back_at + _STEP_BACK_EVERY
         step = _DAY if is_due else timedelta(0)
-        self._horizons = {
-            rule: max(self._horizons[rule] - step, _EPOCH) for rule in rules if rule in self._horizons
+        self._reached = {
+            rule: replace(reached, before=max(reached.before - step, _EPOCH))
+            for rule in rules
+            if (reached := self._reached.get(rule)) is not None
         }
         if is_due:
             self._stepped_back_at = now
@@ -192,40 +205,54 @@ async def _drop_days(
 
 
 def _prune_rows(
-    env: Environment, rule: KeepRule, archive: Archive | None, now: datetime, limit: int, since: datetime
+    env: Environment, rule: KeepRule, archive: Archive | None, now: datetime, limit: int, reached: Reached
 ) -> Script[PrunedRows]:
-    """Delete up to `limit` tasks that a rule no longer keeps, of those that ended since."""
+    """Delete up to `limit` tasks that a rule no longer keeps, of those that it was not applied to yet."""
     horizon = None if rule.keep_for is None else archived(_horizon(now, rule.keep_for), archive)
     if horizon is None:
-        return PrunedRows()
-    in_queues, in_types = (list(rule.queues), rule.in_queues), (list(rule.types), rule.in_types)
-    parameters = (rule.state.value, horizon, since, *in_queues, *in_types)
-    transitions: Sequence[TaskTransition] = ()
+        return PrunedRows(reached)
     if rule.state is State.DEAD:
-        first_left = Query("first_left_dead", parameters)
-        rows = yield from fetch("expired_dead", *parameters, limit)
-        ids, queues = [row[0] for row in rows], [row[1] for row in rows]
-        if ids:
-            transitions = yield from _prune_dead(env, ids, now)
-    else:
-        yield from fetch("allow_scans")
-        first_left = Query("first_left", parameters, statement("first_left", env.schema, table=rule.table))
-        expired = statement("expired", env.schema, table=rule.table)
-        rows = yield Query("expired", (*parameters, limit), expired)
-        ids = [row[0] for row in rows]
-        queues = yield from delete_ended(ids)
-    if len(ids) == limit:
-        return PrunedRows(queues, transitions)
-    # Not before the oldest that is left, or it would not be looked for when nobody needs it any more.
-    ((left,),) = (yield first_left) or ((None,),)
-    return PrunedRows(queues, transitions, left or horizon)
+        return (yield from _prune_dead(env, rule, horizon, now, limit, reached))
+    queues: list[str] = []
+    left: list[TaskId] = []
+    looks: list[tuple[str, object]] = [(_SINCE, reached.before)]
+    if reached.left:
+        looks.insert(0, (_AMONG, reached.left))
+    for looked_at, start in looks:
+        if looked_at == _SINCE:
+            yield from fetch("allow_scans")
+        slots = {"table": rule.table, "looked_at": looked_at}
+        parameters, room = _parameters(rule, horizon, start), limit - len(queues)
+        rows = yield Query("expired", (*parameters, room), statement("expired", env.schema, **slots))
+        queues += yield from delete_ended([row[0] for row in rows])
+        if len(rows) == room:
+            return PrunedRows(reached, queues)
+        find_left = statement("left_expired", env.schema, **slots)
+        left += [row[0] for row in (yield Query("left_expired", (*parameters, MOST_LEFT + 1), find_left))]
+    if len(left) > MOST_LEFT:
+        return PrunedRows(reached, queues)
+    return PrunedRows(Reached(horizon, tuple(dict.fromkeys(left))), queues)
 
 
-def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Script[Sequence[TaskTransition]]:
+def _prune_dead(
+    env: Environment, rule: KeepRule, horizon: datetime, now: datetime, limit: int, reached: Reached
+) -> Script[PrunedRows]:
+    parameters = _parameters(rule, horizon, reached.before)
+    rows = yield from fetch("expired_dead", *parameters, limit)
+    ids, queues = [row[0] for row in rows], [row[1] for row in rows]
     unit = UnitOfWork(now, env.layout)
-    yield from unit.load(ids)
-    for task_id in ids:
-        yield from run(env, unit, abandon(unit, task_id, pruned()))
-    yield from unit.flush()
-    yield from delete_dead(ids)
-    return unit.transitions
+    if ids:
+        yield from unit.load(ids)
+        for task_id in ids:
+            yield from run(env, unit, abandon(unit, task_id, pruned()))
+        yield from unit.flush()
+        yield from delete_dead(ids)
+    if len(ids) < limit:  # Not beyond the first that others have locked: an index finds it again.
+        reached = Reached((yield from value("first_left_dead", *parameters)) or horizon)
+    return PrunedRows(reached, queues, unit.transitions)
+
+
+def _parameters(rule: KeepRule, horizon: datetime, start: object) -> tuple[Any, ...]:
+    """Return the parameters that tell what of the tasks looked at from a start on is to be pruned."""
+    queues, types = list(rule.queues), list(rule.types)
+    return rule.state.value, horizon, start, queues, rule.in_queues, types, rule.in_types

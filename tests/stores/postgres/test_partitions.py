@@ -10,6 +10,7 @@ import pytest
 from windlass._model.state import State
 from windlass._stores.postgres import schema
 from windlass._stores.postgres.connection.client import Connections
+from windlass._stores.postgres.script import Query
 from windlass._stores.postgres.upkeep import partitions
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
@@ -98,6 +99,24 @@ async def test_a_row_type_that_another_process_has_just_created_is_not_an_error(
 
     await run(made, f"DROP TYPE {{schema}}.history_{TODAY + 3 * DAY:%Y%m%d}")
     assert await partitions.prepare(made, NOON + DAY) == 1
+
+
+async def test_a_task_that_ends_while_its_day_is_made_is_stored_in_it(made: Connections) -> None:
+    """As after days without a keeper: the row was on its way to the default partition."""
+    later, schema = NOON + 5 * DAY, made.address.schema
+    waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{schema}.history_rest'::regclass"
+    other = await made.unpooled()
+    async with other.transaction():
+        await other.execute(partitions.create_statement(later.date(), schema))
+        insert = Query("ended", (str(uuid4()), later, 1, None), ENDED.format(schema=schema))
+        ending = asyncio.create_task(made.fetch(insert))
+        async with asyncio.timeout(10):
+            while await run(made, waits) == [0]:
+                assert not ending.done()
+    await other.close()
+
+    await ending
+    assert await run(made, f"SELECT count(*) FROM {{schema}}.history_{later:%Y%m%d}") == [1]
 
 
 async def test_settling_goes_on_while_a_day_is_made(made: Connections) -> None:

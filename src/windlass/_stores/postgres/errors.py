@@ -8,7 +8,9 @@ import asyncpg
 
 from ...errors import InvalidPayload, SchemaMismatch, StoreError, StoreUnavailable, WindlassError
 
-_RETRYABLE = frozenset({"40001", "40P01"})  # Serialisation failure and deadlock: nothing was done.
+# Nothing was done: a serialisation failure, a deadlock, or a row that was on its way to the default
+# partition of the history when that of its day was created. One that violates another constraint fails again.
+_RETRYABLE = frozenset({"40001", "40P01", "23514"})
 
 _DOWN = (
     "cannot connect to Postgres at {address} ({error}); check that it is running and that the URL is right"
@@ -123,7 +125,7 @@ def state_of(error: BaseException) -> str | None:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the transaction was rolled back because of a concurrent one, so that a retry may succeed."""
+    """Whether a concurrent transaction may be why this one was rolled back, so that a retry may succeed."""
     return state_of(error) in _RETRYABLE
 
 

@@ -24,7 +24,9 @@ from windlass.testing.conformance.steps import (
     bury,
     cancel,
     complete,
+    discard,
     enqueue_and_claim,
+    enqueue_and_settle,
     enqueue_one,
     load,
     settle_now,
@@ -109,6 +111,25 @@ async def test_a_damaged_task_gives_back_its_permits(store: RedisStore, peek: Pe
 
     assert held.task.id in {task.id for task in await all_tasks(store)}
     assert await enqueue_and_claim(store, worker)
+
+
+async def test_a_damaged_join_that_is_discarded_keeps_no_results(
+    store: RedisStore, clock: ManualClock, peek: Peek
+) -> None:
+    """Whether it takes results is part of what cannot be read."""
+    worker = await worker_on(store)
+    done = await enqueue_and_settle(store, worker, complete)
+    held = await enqueue_and_claim(store, worker, after=(done.task.id,), result_into="results")
+    await settle_now(store, bury(held))
+    key = Keys(store.address.name).task(held.task.id)
+    row = peek("GET", key)
+    peek("SET", key, row[:-5] + b"\xc1" * 5)
+
+    assert await discard(store, held.task.id)
+
+    clock.advance(1)
+    assert (await store.prune(NOTHING, limit=10)).number == 1
+    assert await all_tasks(store) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 from ..._model.options import DeclaredType
 from ..._model.record import KINDS
 from ..._model.state import State
-from ..._model.task import Task, TaskId, may_need_results
+from ..._model.task import DAMAGED, Task, TaskId, may_need_results
 from ..records import readable, reader
 from ..rules import questions
 from ..rules.questions import Rule
@@ -146,7 +146,7 @@ async def delete(unit: UnitOfWork, tasks: Sequence[Task]) -> None:
     }
     found = await unit.guarded(unit.keys.idempotency, set(names.values()))
     for task in tasks:
-        if may_need_results(task) and task.state is not State.COMPLETED:
+        if task.state is not State.COMPLETED and (may_need_results(task) or _is_damaged(task)):
             await unit.drop_dependencies(task.id)
         unit.delete(task)
         value = found.get(names.get(task.id, ""))
@@ -154,6 +154,11 @@ async def delete(unit: UnitOfWork, tasks: Sequence[Task]) -> None:
             owner, _, until = _keys.decode(value)
             if owner == task.id and until is None:
                 unit.run("HDEL", unit.keys.idempotency, names[task.id])
+
+
+def _is_damaged(task: Task) -> bool:
+    """Whether it cannot be read if a task takes results."""
+    return task.error is not None and task.error.type == DAMAGED
 
 
 def _name(tenant: str, key: str) -> str:

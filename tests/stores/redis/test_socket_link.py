@@ -1,8 +1,6 @@
-"""Blocking enqueues: no thread in between, also when connections break, in children and on event loops."""
+"""Blocking enqueues: no thread in between, also when connections break, and on event loops."""
 
 import asyncio
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -85,23 +83,6 @@ def test_a_server_that_does_not_answer_is_unavailable(
             note.enqueue(2)
     finally:
         peek("CLIENT", "UNPAUSE")
-
-
-def test_a_forked_child_opens_its_own_connections(app: App, note: TaskType[[int], None, None]) -> None:
-    note.enqueue(1)
-    pid = os.fork()
-    if pid == 0:  # pragma: no cover - the child's coverage is not collected
-        signal.alarm(20)  # a child that hangs is not left behind
-        try:
-            os._exit(0 if all(note.enqueue(n).created for n in range(20)) else 1)
-        except BaseException:  # noqa: BLE001 - a forked child of pytest must never go on
-            os._exit(2)
-
-    assert all(note.enqueue(n).created for n in range(20))
-
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert number_stored(app) == 41
 
 
 async def test_on_an_event_loop_another_thread_does_it(

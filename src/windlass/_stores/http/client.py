@@ -18,6 +18,7 @@ from ..._store.failures import error_of
 from ..._store.json_codec import Decoder, encode
 from ..._store.messages import MAX_REQUEST_BYTES, REQUESTS, Request
 from ..._store.protocol import Wake
+from ..forks import leave_in_children, never_free
 
 T = TypeVar("T")
 
@@ -58,6 +59,7 @@ class StoreClient:
         self.url = _checked_url(url)
         self.key = _checked_key(key)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
+        leave_in_children(self)
 
     async def request(self, request: Request[T], body: bytes | None = None) -> T:
         """Send a request and decode the response; `body` is the request if it is encoded already.
@@ -138,6 +140,11 @@ class StoreClient:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(CLOSE_SECONDS):
                         await asyncio.wrap_future(elsewhere)
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: forget the parent's connections without touching them."""
+        never_free(self._clients)
+        self._clients = {}
 
     def _http_client(self) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()

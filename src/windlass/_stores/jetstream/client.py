@@ -16,6 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from ...errors import InvalidOption, StoreError, StoreUnavailable, WindlassError
+from ..forks import leave_in_children, never_free
 from .address import Address
 from .notify import WakeHub
 from .stream import TRANSIENT
@@ -350,6 +351,7 @@ class Lines:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._lines: dict[asyncio.AbstractEventLoop, asyncio.Task[Line]] = {}
+        leave_in_children(self)
 
     async def line(self) -> Line:
         """Return the line of this event loop; connect on first use."""
@@ -371,6 +373,11 @@ class Lines:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_CLOSE_SECONDS):
                         await asyncio.wrap_future(elsewhere)
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: forget the parent's connections without touching them."""
+        never_free(self._lines)
+        self._lines = {}
 
 
 def _is_over(opening: "asyncio.Task[Line]") -> bool:

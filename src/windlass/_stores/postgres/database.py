@@ -1,17 +1,16 @@
 """The resources of one Postgres store: connections, queue layout and clock."""
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Self, TypeVar
-from weakref import WeakSet
 
 from ..._model.lease import Heartbeat
 from ..._model.task import Enqueued, NewTask
 from ..._store.clock import Clock
 from ..._store.protocol import Promise
 from ...errors import StoreError
+from ..forks import leave_in_children, never_free
 from . import schema
 from .claim.ranks import rerank
 from .connection.address import Address, parse
@@ -50,7 +49,7 @@ class Database:
         self._hubs: dict[asyncio.AbstractEventLoop, WakeHub] = {}
         self._enqueues: dict[asyncio.AbstractEventLoop, Coalescer[NewTask, Enqueued]] = {}
         self._heartbeats: dict[asyncio.AbstractEventLoop, Coalescer[Heartbeat, list[Row]]] = {}
-        _open.add(self)
+        leave_in_children(self)
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
@@ -97,6 +96,7 @@ class Database:
         self.connections.leave_to_parent()
         self._untuned.leave_to_parent()
         self._psycopg.leave_to_parent()
+        never_free(self._hubs, self._enqueues, self._heartbeats)
         self._hubs = {}
         self._enqueues = {}
         self._heartbeats = {}
@@ -147,15 +147,3 @@ class Database:
         await self._ensure_open()
         with self.connections.translated_errors():
             return await self.connections.play(make)
-
-
-_open: "WeakSet[Database]" = WeakSet()
-
-
-def _after_fork() -> None:
-    for database in list(_open):
-        database.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

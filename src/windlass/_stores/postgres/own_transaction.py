@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from ...errors import NotSupported, StoreUnavailable
+from ..forks import never_free
 from .connection.address import Address
 from .connection.client import Connections
 from .connection.hosts import CONNECT_SECONDS, DEAD_PEER_SECONDS, each_host
@@ -79,12 +80,8 @@ class PsycopgPool:
     def leave_to_parent(self) -> None:
         """In a forked child: forget the parent's connections without touching them."""
         self._lock = threading.Lock()
-        _inherited.append(self._free)
+        never_free(self._free)
         self._free = deque(maxlen=self._address.connections)
-
-
-_inherited: list[Any] = []
-"""Never freed, because closing them would end the parent's connections."""
 
 
 @contextmanager

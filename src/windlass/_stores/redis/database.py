@@ -1,14 +1,12 @@
 """The resources of one Redis store: connections, keys, clock and queue rules; and units of work on them."""
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from time import monotonic_ns
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -54,7 +52,6 @@ class Database:
         self.keys = Keys(address.name)
         self.clock = StoreClock(clock)
         self._rules: VersionedRules | None = None
-        _open.add(self)
 
     async def now(self) -> datetime:
         """Return the server's time, or that of a test's clock."""
@@ -175,15 +172,3 @@ class Database:
         return StoreUnavailable(
             f"Redis at {self.address.display}: other clients kept changing the same tasks; retry"
         )
-
-
-_open: "WeakSet[Database]" = WeakSet()
-
-
-def _after_fork() -> None:
-    for database in list(_open):
-        database.client.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -34,6 +34,7 @@ from ..._model.verdict import Settled, Settlement
 from ..._store.clock import Clock
 from ..._store.protocol import Capability, Finding, Join, Migration, Promise, Promoted, Wake
 from ...errors import NotSupported
+from ..forks import leave_in_children, never_free
 from ..rules import actions, refusals
 from ..rules.admission import admit
 from ..rules.audit import audited_rewrite, is_about_tasks, logged
@@ -78,6 +79,7 @@ class RedisStore:
         self._reader = Reader(self._database)
         self._hubs: dict[asyncio.AbstractEventLoop, WakeHub] = {}
         self._server: checks.Server | None = None
+        leave_in_children(self)
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> "RedisStore":
@@ -107,6 +109,12 @@ class RedisStore:
         hubs, self._hubs = self._hubs, {}
         await on_their_loops({loop: hub.close for loop, hub in hubs.items()})
         await self._database.client.close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: forget the parent's connections without touching them."""
+        never_free(self._hubs)
+        self._hubs = {}
+        self._database.client.leave_to_parent()
 
     # -- enqueue -------------------------------------------------------------------------------------
 

@@ -57,10 +57,10 @@ class WakeHub:
                 if not name.startswith(".") and name not in mine:
                     _write(folder, name, b"".join(_BYTES[hint] for hint in hints))
 
-    def abandon_after_fork(self) -> None:
+    def leave_to_parent(self) -> None:
         """In a forked child: close its copies of the FIFOs, which would outlive their listeners."""
         for listener in self.listeners:
-            listener.abandon_after_fork()
+            listener.leave_to_parent()
 
 
 class Listener:
@@ -95,7 +95,7 @@ class Listener:
             with suppress(OSError):  # The next writer that finds no reader deletes it.
                 (self._hub.folder / self.name).unlink()
 
-    def abandon_after_fork(self) -> None:
+    def leave_to_parent(self) -> None:
         """In a forked child: close its copy of the FIFO; the event loop belongs to the parent."""
         if self._fifo is not None:
             os.close(self._fifo)

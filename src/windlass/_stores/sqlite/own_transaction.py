@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...errors import StoreUnavailable, UsageError
+from ..forks import never_free
 from .connection.commits import GAP_SHARE, MAX_GAP_SECONDS
 from .connection.errors import translated_errors
 from .connection.file_lock import FileLock
-from .connection.open import connect_as, never_close
+from .connection.open import connect_as
 from .connection.threads import DEADLINE_SECONDS, uncancellable
 from .transaction import Wakes, begin
 
@@ -208,8 +209,8 @@ class OwnTransaction:
                 f"block, and enqueue inside it only with within=connection"
             ) from None
 
-    def abandon_after_fork(self) -> None:
+    def leave_to_parent(self) -> None:
         """In a forked child: leave the connection and the lock to the parent."""
         self._file_lock.close()
         if self._connection is not None:
-            never_close(self._connection)
+            never_free(self._connection)

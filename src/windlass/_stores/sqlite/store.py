@@ -1,7 +1,6 @@
 """The store protocol over one SQLite file."""
 
 import asyncio
-import os
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -35,6 +34,7 @@ from ..._store.protocol import (
     Wake,
 )
 from ...errors import InvalidOption
+from ..forks import leave_in_children
 from ..rules import refusals
 from ..rules.actions import applicable
 from ..rules.audit import is_about_tasks, logged
@@ -90,7 +90,7 @@ class SQLiteStore:
         self._rotation = LaneRotation(random.random)
         self._prune_round = upkeep.PruneRound()
         self._transactions: WeakSet[OwnTransaction] = WeakSet()
-        _handles.add(self)
+        leave_in_children(self)
 
     @classmethod
     def from_url(cls, rest: str, *, clock: Clock | None = None) -> "SQLiteStore":
@@ -165,13 +165,13 @@ class SQLiteStore:
     async def _read(self, work: Callable[[Reader], A], thread: str = "read") -> A:
         return await (await self._reader(thread)).submit(work)
 
-    def abandon_after_fork(self) -> None:
+    def leave_to_parent(self) -> None:
         """In a forked child: drop the parent's threads and connections without closing them."""
         for thread in self._threads():
-            thread.abandon_after_fork()
+            thread.leave_to_parent()
         for transaction in self._transactions:
-            transaction.abandon_after_fork()
-        self._wake_hub.abandon_after_fork()
+            transaction.leave_to_parent()
+        self._wake_hub.leave_to_parent()
         self._writer_thread, self._reader_threads = None, {}
         self._lock, self._transaction_lock = threading.Lock(), threading.Lock()
         self._wake_hub = WakeHub(self.path)
@@ -326,15 +326,3 @@ class SQLiteStore:
     async def check(self) -> Sequence[Finding]:
         """Check the file, its journal mode and its tasks."""
         return await asyncio.to_thread(checks.check, self.path, self.clock.now())
-
-
-_handles: "WeakSet[SQLiteStore]" = WeakSet()
-
-
-def _after_fork() -> None:
-    for handle in list(_handles):
-        handle.abandon_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

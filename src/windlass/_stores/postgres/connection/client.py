@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import asyncpg
 from msgspec.structs import replace
 
+from ...forks import never_free
 from ...pool import Connection, Pool, close
 from ..errors import is_retryable, leaves_unanswered, means_reconnect, translated_errors
 from ..rows import Row
@@ -221,6 +222,7 @@ class Connections:
 
     def leave_to_parent(self) -> None:
         """In a forked child: forget the parent's connections without touching them."""
+        never_free(self._pools, self._closing)
         self._lock = threading.Lock()
         self._pools = {}
         self._closing = set()

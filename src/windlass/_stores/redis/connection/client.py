@@ -9,6 +9,7 @@ from msgspec import Struct
 from redis import exceptions
 
 from ....errors import StoreError, StoreUnavailable
+from ...forks import never_free
 from ...pool import Pool, PoolExhausted
 from .address import Address
 from .errors import translated, translated_errors
@@ -78,6 +79,7 @@ class Client:
 
     def leave_to_parent(self) -> None:
         """In a forked child: forget the parent's connections without touching them."""
+        never_free(self._ways)
         self._ways = {}
 
     # -- requests ------------------------------------------------------------------------------------

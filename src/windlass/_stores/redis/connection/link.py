@@ -5,7 +5,6 @@ than a small script takes, and `asyncio.wait_for` loses a cancellation now and t
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -155,9 +154,8 @@ class Link:
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         """Use `Link.open`."""
         self._transport: Any = writer.transport
-        # Deleted, it would close the transport, in a forked child too: by the parent's epoll.
+        # Deleted, it would close the transport.
         writer._transport = _Disowned()  # type: ignore[attr-defined]  # noqa: SLF001
-        self._process = os.getpid()
         self._replies = _Replies(self._transport)
         self._transport.set_protocol(self._replies)
 
@@ -204,9 +202,7 @@ class Link:
         await asyncio.shield(self._replies.ended)
 
     def __del__(self) -> None:
-        """Close it, unless it belongs to the parent of this process."""
-        if self._process == os.getpid():
-            self.terminate()
+        self.terminate()
 
     # -- for the pool --------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """Open connections with a rollback journal that is synced before a commit returns (decision 0002)."""
 
-import ctypes
 import logging
 import os
 import sqlite3
@@ -85,14 +84,6 @@ def set_journal(connection: sqlite3.Connection, path: Path) -> None:
             f"(sqlite.org/wal.html#walresetbug): close every program that has it open, so that windlass can "
             f"convert it, or upgrade all of them to SQLite 3.51.3 or newer"
         ) from error
-
-
-def never_close(connection: sqlite3.Connection) -> None:
-    """Keep a connection from ever being closed, even at interpreter exit.
-
-    For a forked child: closing its copy of the parent's connection would roll back the parent's transaction.
-    """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def is_wal(connection: sqlite3.Connection) -> bool:

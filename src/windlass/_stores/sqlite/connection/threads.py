@@ -15,11 +15,11 @@ from typing import Any, Generic, TypeVar
 
 from ...._store.clock import Clock
 from ....errors import StoreError, StoreUnavailable
+from ...forks import never_free
 from ..read.find import Reader
 from ..transaction import Transaction
 from .commits import Commits, Group, Request, deliver
 from .errors import translated
-from .open import never_close
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -83,11 +83,11 @@ class StoreThread(ABC, Generic[P]):
         """Wait for the thread to exit, once its future is done."""
         self._thread.join()
 
-    def abandon_after_fork(self) -> None:
+    def leave_to_parent(self) -> None:
         """In a forked child: leave the connection to the parent; even closing the copy would harm it."""
         connection: sqlite3.Connection | None = getattr(self, "_connection", None)
         if connection is not None:  # Unset if the fork came before the thread connected.
-            never_close(connection)
+            never_free(connection)
 
     def _run(self) -> None:
         try:
@@ -189,10 +189,10 @@ class WriterThread(StoreThread[Transaction]):
         super()._close_connection()
         self._commits.close()
 
-    def abandon_after_fork(self) -> None:
+    def leave_to_parent(self) -> None:
         """In a forked child: close the lock files, and leave the connection to the parent."""
         self._commits.close()
-        super().abandon_after_fork()
+        super().leave_to_parent()
 
     # -- groups --------------------------------------------------------------------------------------
 

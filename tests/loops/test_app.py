@@ -108,6 +108,25 @@ def test_an_app_can_be_a_worker_process(tmp_path: Path) -> None:
     assert ran.stdout == "ran\n"
 
 
+def test_a_worker_process_writes_what_its_program_has_in_buffers_when_it_exits(tmp_path: Path) -> None:
+    script, report = tmp_path / "program.py", tmp_path / "report.txt"
+    script.write_text(
+        "from windlass import App, WorkerSettings\n"
+        "app = App(f'sqlite:///{__file__}.db')\n"
+        f"report = open({str(report)!r}, 'w')\n"
+        "@app.task(name='hello')\n"
+        "async def hello() -> None:\n"
+        "    report.write('ran')\n"
+        "if __name__ == '__main__':\n"
+        "    hello.enqueue()\n"
+        "    app.run_worker(WorkerSettings(drain=True))\n"
+    )
+
+    subprocess.run([sys.executable, script], capture_output=True, timeout=30, check=True)
+
+    assert report.read_text() == "ran"
+
+
 @pytest.mark.parametrize("url", ["", " ", "\n"])
 def test_an_empty_url_is_refused_with_the_urls_that_there_are(url: str) -> None:
     with pytest.raises(InvalidOption, match=r"the URL of the store is empty; use postgresql://.* memory://$"):

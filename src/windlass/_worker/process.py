@@ -1,6 +1,7 @@
 """Ways to run a worker: as a process of its own, or in the background of another program."""
 
 import asyncio
+import atexit
 import gc
 import logging
 import signal
@@ -46,10 +47,11 @@ def stopped_by_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], objec
 def calm_collector() -> None:
     """Collect garbage less often: a worker makes many values and hardly any cycles.
 
-    Objects that exist by now are never examined again. This took 7 % off a no-op task.
+    Objects that exist by now are not examined again until the process exits. This took 7 % off a no-op task.
     """
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # or a file that a module has open would lose what is in its buffer
     gc.set_threshold(*_GC_THRESHOLDS)
 
 

@@ -71,7 +71,7 @@ app = "tasks:app"
 _README = """\
 # {name}
 
-Tasks that run later, with [windlass](https://pypi.org/project/windlass/).
+Tasks that run later, with windlass.
 
 ```sh
 pip install "windlass[cli]" pytest

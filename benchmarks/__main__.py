@@ -118,7 +118,9 @@ def _plan(folder: Path, asked: argparse.Namespace) -> Plan:
 def _measured(name: str, plan: Plan) -> Findings:
     started = time.perf_counter()
     print(f"\n  {name} …" if sys.stderr.isatty() else f"  {name} …", end="", file=sys.stderr, flush=True)
+    load = machine.load()
     findings = PARTS[name](plan)
+    findings.facts[f"load, {name}"] = load
     print(f" {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     return findings
 

@@ -26,10 +26,15 @@ def described(folder: Path) -> dict[str, str]:
     }
 
 
+def load() -> str:
+    """Return the load average of the last minute."""
+    return f"{os.getloadavg()[0]:.2f}"
+
+
 def _load() -> str:
     """Tell whether the machine is busy: that slows the side that syncs most, so ratios cannot be trusted."""
-    load = os.getloadavg()[0]
-    return f"{load:.2f} before the run{'; BUSY, so trust no figure below' if load > 1 else ''}"
+    busy = "; BUSY, so trust no figure below" if os.getloadavg()[0] > 1 else ""
+    return f"{load()} before the run{busy}"
 
 
 def _processor() -> str:

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+from windlass import WorkerSettings
+
+DEFAULT_SLOTS = WorkerSettings().slots
 LEAST = 20  # minimum number of tasks of a plan that is scaled down
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks import databases, sides
@@ -21,7 +21,7 @@ from benchmarks.figures import (
     percentile,
     ratio,
 )
-from benchmarks.parts.plan import LEAST, Plan
+from benchmarks.parts.plan import DEFAULT_SLOTS, LEAST, Plan
 from benchmarks.processes import RunFailed, run, running
 from benchmarks.progress import tell
 from benchmarks.runs.tally import Tally
@@ -33,6 +33,7 @@ OUR = sides.WINDLASS.who
 ENQUEUE, DRAIN, PICKUP = "enqueue, Postgres", "drain, Postgres", "pickup, Postgres"
 ONE_BY_ONE, BULK = "one by one", "in bulk"
 ONE, TWO = "1 worker process", "2 worker processes"
+FEW = f"1 process, {DEFAULT_SLOTS} slots"
 AMISS = "lost or repeated"
 POINTS = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
@@ -53,6 +54,7 @@ ROWS = (
     Row(ENQUEUE, BULK, RATE, {"best": 2}, {}),
     Row(DRAIN, ONE, RATE, {"graphile-worker": 2, "pgqueuer": 3, "procrastinate": 60}, {}),
     Row(DRAIN, TWO, RATE, {"graphile-worker": 2, "pgqueuer": 2}, {}),
+    Row(DRAIN, FEW, RATE, {}, {}),
     Row(DRAIN, AMISS, TASKS, {}, {}),
     Row(PICKUP, "p50", MILLISECONDS, {}, {"best": 1}),
     Row(PICKUP, "p95", MILLISECONDS, {}, {}),
@@ -73,6 +75,7 @@ def measure(plan: Plan) -> Findings:
                 for what, value in _round(side, plan, server.fresh, server.quiesce):
                     found[what][side.who].append(value)
         facts = server.described() | sides.versions(taking_part)
+        facts["slots, Postgres"] = str(sides.WINDLASS.settings["slots"])
     findings = Findings(facts=facts)
     for row in ROWS:
         findings.extend(judged(row, found[row.what]))
@@ -96,12 +99,15 @@ def _round(
         yield BULK, run(side.program, "fill", url=url, number=number, at_once=side.at_once)["rate"]
         _stand(side, url, number)
     amiss = 0
-    for what, processes in ((ONE, 1), (TWO, 2)):
+    drains = [(ONE, side, 1), (TWO, side, 2)]
+    if side is sides.WINDLASS:
+        drains.append((FEW, replace(side, settings={"slots": DEFAULT_SLOTS}), 1))
+    for what, worker, processes in drains:
         with fresh(side) as url:
             number = shared(sizes.drained, side)
             run(side.program, "fill", url=url, number=number, at_once=side.at_once)
             quiesce(url)
-            result = drained(side, url, number, folder=plan.folder, processes=processes)
+            result = drained(worker, url, number, folder=plan.folder, processes=processes)
             yield what, result.rate
             amiss += result.lost + result.repeated
     yield AMISS, amiss
@@ -139,7 +145,9 @@ def _picked_up(side: Side, url: str, plan: Plan) -> list[float]:
 def judged(row: Row, values: dict[str, list[float]]) -> Findings:
     """Return the figures of a row, the ratios of windlass to the others, and their targets."""
     findings = Findings()
-    figures = {who: Figure(row.part, row.what, who, row.unit, tuple(each)) for who, each in values.items()}
+    figures = {
+        who: Figure(row.part, row.what, who, row.unit, tuple(each)) for who, each in values.items() if each
+    }
     for figure in figures.values():
         findings.add(figure)
     ours = figures.pop(OUR, None)

@@ -49,7 +49,8 @@ def measure(plan: Plan) -> Findings:
                 tell(f"jetstream … round {number + 1} of {plan.rounds}: {who}")
                 for what, value in _round(taking_part[who], plan):
                     found[what].setdefault(who, []).append(value)
-        findings = Findings(facts=nodes[CLUSTER].described() | server.described())
+        slots = {"slots, JetStream": str(plan.slots)}
+        findings = Findings(facts=nodes[CLUSTER].described() | server.described() | slots)
     for what, unit in UNITS.items():
         part = PART if unit in {RATE, MILLISECONDS} else f"{PART}, a task's cost"
         figures = {

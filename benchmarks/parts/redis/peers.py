@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from benchmarks.figures import MICROSECONDS, MILLISECONDS, RATE, Findings
-from benchmarks.parts.plan import LEAST, Plan
+from benchmarks.parts.plan import DEFAULT_SLOTS, LEAST, Plan
 from benchmarks.parts.postgres import Row, judged
-from benchmarks.parts.redis.sides import SYNCS, WINDLASS, Side, able, described, empty, started
+from benchmarks.parts.redis.sides import SLOTS, SYNCS, WINDLASS, Side, able, described, empty, started
 from benchmarks.processes import RunFailed, run, running
 from benchmarks.progress import tell
 
 ONE, TWO = "1 worker process", "2 worker processes"
+FEW = f"1 process, {DEFAULT_SLOTS} slots"
 PROCESSOR = "processor time a task"
 BULK, BLOCKING, ASYNC = "bulk of 1,000", "one, blocking", "one, async"
 P50, P99 = "two processes, p50", "two processes, p99"
@@ -27,6 +28,7 @@ def rows(sync: str) -> tuple[Row, ...]:
     return (
         Row(drain, ONE, RATE, {"bullmq": 3, "huey": 6}, {}),
         Row(drain, TWO, RATE, {"bullmq": 3, "huey": 6}, {}),
+        Row(drain, FEW, RATE, {}, {}),
         Row(drain, PROCESSOR, MICROSECONDS, {}, {}),
         Row(enqueue, BULK, RATE, {"best": 3}, {}),
         Row(enqueue, BLOCKING, RATE, {"best": 1}, {}),
@@ -39,7 +41,7 @@ def rows(sync: str) -> tuple[Row, ...]:
 def measure(plan: Plan) -> Findings:
     """Run every side in turn, round after round, on a server of each kind."""
     taking_part = able(plan.without)
-    findings = Findings()
+    findings = Findings(facts={"slots, Redis": str(SLOTS)})
     for sync, settings in SYNCS.items():
         measured = rows(sync)
         found: Found = {row.what: {} for row in measured}
@@ -68,6 +70,10 @@ def _round(side: Side, plan: Plan, url: str, client: object) -> Iterator[tuple[s
     empty(client)
     run(side.program, "preload", **where, number=number)
     yield TWO, _shared(side, url, number)
+    if side is WINDLASS:
+        empty(client)
+        run(side.program, "preload", **where, number=number)
+        yield FEW, run(side.program, "drain", **where, number=number, slots=DEFAULT_SLOTS)["rate"]
     empty(client)
     if side is WINDLASS or not side.is_async:
         yield BLOCKING, run(side.program, "enqueue", **where, number=plan.enqueued)["rate"]

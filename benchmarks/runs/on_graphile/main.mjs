@@ -1,4 +1,4 @@
-// graphile-worker's side, with the verbs of the other sides: a local queue of 500, completions batched, 10 at once.
+// graphile-worker's side, with the verbs of the other sides: a local queue of 2,000, completions batched, 24 at once.
 // It deletes completed tasks. See ../tally.py for the file that the tally is written to.
 
 import { openSync, writeSync } from "node:fs";
@@ -64,11 +64,11 @@ const work = async ({ url, number, tally }) => {
   }, TALLIED_MS);
   const worker = {
     connectionString: url,
-    concurrentJobs: 10,
-    maxPoolSize: 12,
+    concurrentJobs: 24,
+    maxPoolSize: 26,
     completeJobBatchDelay: 0,
     logger: silent,
-    localQueue: { size: 500 },
+    localQueue: { size: 2000 },
   };
   console.log("ready");
   await told();

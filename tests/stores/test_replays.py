@@ -115,9 +115,32 @@ async def test_a_spread_task_can_be_cancelled_and_replayed_again(store: Store, c
 
     assert await operator.cancel(Filter(states=(State.SCHEDULED,)), by=ANN) == 3
     clock.advance(timedelta(seconds=1))
-    assert await spread(store, Pace(spread="30m")) == 3
+    assert await spread(store, Pace(spread="30m"), Filter(states=(State.CANCELLED,))) == 3
 
     assert await hours(store, clock) == [2.0, 2.167, 2.333]
+
+
+@pytest.mark.parametrize("pace", [{}, {"spread": "1m"}])
+async def test_a_filter_leaves_out_cancelled_tasks_unless_it_names_them(
+    store: Store, clock: ManualClock, pace: dict[str, str]
+) -> None:
+    """Somebody decided that they should not run."""
+    await dead_letters(store, 2)
+    cancelled = some_tasks(2, queue="reports")
+    await store.enqueue(cancelled)
+    operator = Operator(store, ANN)
+    await operator.cancel(Filter(ids=tuple(one.id for one in cancelled)), by=ANN)
+    clock.advance(timedelta(seconds=1))
+
+    assert await operator.replay(Filter(queues=("reports",)), by=ANN, limit=1, **pace) == 1
+    assert await operator.replay(Filter(queues=("reports",)), by=ANN, **pace) == 1
+    assert await operator.replay(Filter(), by=ANN, **pace) == 0
+    assert {(await operator.task(one.id)).state for one in cancelled} == {State.CANCELLED}
+
+    await operator.replay_one(cancelled[0].id, by=ANN)
+    assert (await operator.task(cancelled[0].id)).state is State.READY
+    named = Filter(queues=("reports",), states=(State.CANCELLED,))
+    assert await operator.replay(named, by=ANN, **pace) == 1
 
 
 @pytest.mark.parametrize("limit", [1, 3])

@@ -226,16 +226,17 @@ class Operator:
         spread: timedelta | float | str | None = None,
         limit: int | None = None,
     ) -> int:
-        """Make dead or cancelled tasks that match ready again, with all their attempts.
+        """Make dead tasks that match ready again, with all their attempts.
 
             await app.operator.replay(Filter(failures=(failure.id,)), by=By(who="ann"), spread="10m")
 
-        `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: replaces that of a single
-        task, as a mapping or as JSON; `where` must name its id. `per_second`: at this rate; `spread`: evenly
-        over this duration [default: all at once]. The tasks are then scheduled one after another, while their
-        queues are open, and become ready whatever becomes of this program. `limit`: at most this many
-        [default: all]. Returns how many were replayed. Raises InvalidOption; InvalidPayload if the payload
-        does not fit the handler, as far as this app declares the type; Refused at a pace into a paused queue.
+        `where`: [default: all dead tasks]; cancelled ones only by their `ids`, or if its `states` name them.
+        `by` is for the audit log. `payload`: replaces that of a single task, as a mapping or as JSON; `where`
+        must name its id. `per_second`: at this rate; `spread`: evenly over this duration [default: all at
+        once]. The tasks are then scheduled one after another, while their queues are open, and become ready
+        whatever becomes of this program. `limit`: at most this many [default: all]. Returns how many were
+        replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as far as this
+        app declares the type; Refused at a pace into a paused queue.
         """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload needs exactly one task id in the filter")

@@ -159,16 +159,17 @@ class SyncOperator(Twin[Operator]):
         spread: timedelta | float | str | None = None,
         limit: int | None = None,
     ) -> int:
-        """Make dead or cancelled tasks that match ready again, with all their attempts.
+        """Make dead tasks that match ready again, with all their attempts.
 
             app.sync_operator.replay(Filter(failures=(failure.id,)), by=By(who="ann"), spread="10m")
 
-        `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: replaces that of a single
-        task, as a mapping or as JSON; `where` must name its id. `per_second`: at this rate; `spread`: evenly
-        over this duration [default: all at once]. The tasks are then scheduled one after another, while their
-        queues are open, and become ready whatever becomes of this program. `limit`: at most this many
-        [default: all]. Returns how many were replayed. Raises InvalidOption; InvalidPayload if the payload
-        does not fit the handler, as far as this app declares the type; Refused at a pace into a paused queue.
+        `where`: [default: all dead tasks]; cancelled ones only by their `ids`, or if its `states` name them.
+        `by` is for the audit log. `payload`: replaces that of a single task, as a mapping or as JSON; `where`
+        must name its id. `per_second`: at this rate; `spread`: evenly over this duration [default: all at
+        once]. The tasks are then scheduled one after another, while their queues are open, and become ready
+        whatever becomes of this program. `limit`: at most this many [default: all]. Returns how many were
+        replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as far as this
+        app declares the type; Refused at a pace into a paused queue.
         """
         return self._loop.run(
             self._inner.replay(

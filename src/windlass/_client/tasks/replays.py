@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ..._model.filter import Filter, Replay
 from ..._model.queue import QueueSettings, Window
-from ..._model.state import REPLAYABLE
+from ..._model.state import REPLAYABLE, State
 from ..._model.task import MAX_DELAY
 from ..._policy.input.quote import counted, quoted
 from ..._policy.input.replay import check_pace, interval_between, slots_until
@@ -33,11 +33,16 @@ async def replay_in_batches(
 ) -> int:
     """Replay everything that matches, at most `limit` tasks; return how many.
 
+    Cancelled tasks are replayed only if the filter names them, by their ids or by their state: somebody
+    decided that they should not run, so a filter for a type or a queue does not mean them.
+
     At a pace, tasks of a queue with windows are due only while it is open: what would be due later goes on at
     the same pace from its next opening. The numbers that a duration is divided by are counted first, and may
     be estimates. Raises Refused, and replays nothing, if some of the tasks are in a paused queue.
     """
     check_pace(pace.per_second, pace.spread)
+    if where.ids is None and where.states is None:
+        where = replace(where, states=(State.DEAD,))
     await store.open()
     now = await store.now()
     if where.finished_before is None:

@@ -107,6 +107,17 @@ class TestReplay(StoreTest):
         assert again.task.payload == b'{"to":"eve"}'
         assert line.detail
 
+    async def test_a_replay_of_dead_tasks_leaves_out_cancelled_ones(self, worker: ManualWorker) -> None:
+        dead, _, cancelled = [
+            await self.enqueue_and_settle(worker, ending, queue="q") for ending in (bury, complete, stop)
+        ]
+        where = Filter(queues=("q",), states=(State.DEAD,))
+
+        done = await self.store.apply(Replay(by=OPERATOR), where, limit=10)
+
+        assert list(done.ids) == [dead.task.id]
+        assert (await self.load(cancelled.task.id)).state is State.CANCELLED
+
 
 class TestDiscard(StoreTest):
     async def test_a_discarded_task_is_deleted(self, held: Claimed) -> None:

@@ -41,7 +41,7 @@ async def _real(url: str) -> None:
     queues = tuple(f"end{number}" for number in range(QUEUES))
     await app.worker(WorkerSettings(queues=queues, drain=True, slots=50)).run()
     await app.operator.alerts.add("dead", count=1)
-    await app.operator.limits.set("shop", type="shop.type1", running=10)
+    await app.operator.limits.set("shop", create=True, type="shop.type1", running=10)
     await app.close()
 
 

@@ -27,7 +27,7 @@ def put(url: str, queues: dict[str, Any], limits: dict[str, Any]) -> dict[str, A
         for name, changes in queues.items():
             await app.operator.set_queue(name, **changes)
         for name, options in limits.items():
-            await app.operator.limits.set(name, **options)
+            await app.operator.limits.set(name, create=True, **options)
         await app.close()
 
     probe.looped(set_them())

@@ -52,7 +52,7 @@ async def fill(app: App) -> None:
     await operator.cancel_one(cancelled.id, by=By(who="ann", why="not needed"))
     await operator.pause("reports")
     await operator.set_queue("mail", fairness="round_robin", weights={"acme": 3})
-    await operator.limits.set("mail-rate", queue="mail", rate="100/m")
+    await operator.limits.set("mail-rate", create=True, queue="mail", rate="100/m")
     await operator.endpoints.disable("https://hooks.example.org/orders", tenant="acme", task_id=second.id)
     await operator.alerts.add("receipts", type="receipt", count=3)
     schedules = operator.schedules

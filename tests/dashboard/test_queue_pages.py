@@ -130,7 +130,7 @@ def test_a_disabled_endpoint_is_shown_and_enabled(app: App, visitor: Visitor, ru
 
 
 def test_forms_ask_who_where_nothing_else_tells(app: App, visitor: Visitor, run: Run) -> None:
-    run(app.operator.limits.set("n", running=1))
+    run(app.operator.limits.set("n", create=True, all=True, running=1))
     visitor.get("limits/n/change")
     visitor.post("limits/n/change", who="ann", why="a test", running="2")
     entry, *_ = run(app.operator.audit()).items
@@ -140,7 +140,7 @@ def test_forms_ask_who_where_nothing_else_tells(app: App, visitor: Visitor, run:
 
 
 def test_a_limit_of_tasks_without_a_tenant_stays_one(app: App, visitor: Visitor, run: Run) -> None:
-    run(app.operator.limits.set("n", tenant="", running=1))
+    run(app.operator.limits.set("n", create=True, tenant="", running=1))
     visitor.get("limits/n/change")
     visitor.post("limits/n/change", queue="", type="", tenant="", by="", running="2", rate="", burst="")
     (limit,) = run(app.operator.limits.list())

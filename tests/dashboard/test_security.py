@@ -41,7 +41,7 @@ FIELDS: dict[str, dict[str, str]] = {
     "/queues/{}/settings": {"stripes": "2", "fairness": "fifo", "ageing": "10m", "retention": "types"},
     "/alerts": {"name": "other", "count": "3", "hold": "", "window": "", "webhook": ""},
     "/keys": {"label": "new", "scopes": "read"},
-    "/limits/-/add": {"name": "other", "running": "3"},
+    "/limits/-/add": {"name": "other", "running": "3", "all": "yes"},
     "/limits/{}/change": {"running": "3"},
     "/quotas": {"tenant": "other", "tasks": "3"},
     "/schedules/-/add": {"name": "other", "type": "hello", **SCHEDULE},

@@ -69,7 +69,7 @@ async def queue(api: Api, _: MemoryStore) -> str:
 
 
 async def limit(api: Api, _: MemoryStore) -> str:
-    await api.good("PUT", "/limits/x", {"running": 1})
+    await api.good("PUT", "/limits/x", {"running": 1, "all": True})
     return "x"
 
 
@@ -138,7 +138,7 @@ CHANGES: dict[str, tuple[Prepare, str, Any, str]] = {
     "pause_queue": (nothing, WHY, None, "pause"),
     "resume_queue": (paused_queue, WHY, None, "resume"),
     "remove_queue": (queue, WHY, None, "remove"),
-    "put_limit": (nothing, "", {"running": 1, "why": "cleaning"}, "create"),
+    "put_limit": (nothing, "", {"running": 1, "all": True, "why": "cleaning"}, "create"),
     "change_limit": (limit, "", {"running": 2, "why": "cleaning"}, "set"),
     "remove_limit": (limit, WHY, None, "remove"),
     "put_quota": (nothing, "", {"tasks": 1, "why": "cleaning"}, "create"),

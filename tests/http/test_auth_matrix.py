@@ -76,7 +76,7 @@ ASKED: dict[str, Asking] = {
     "remove_queue": Asking(),
     "list_limits": Asking(),
     "get_limit": Asking(),
-    "put_limit": Asking(body={"running": 1}),
+    "put_limit": Asking(body={"running": 1, "all": True}),
     "change_limit": Asking(body={"running": 1}),
     "remove_limit": Asking(),
     "list_quotas": Asking(),
@@ -174,7 +174,7 @@ class World:
             await self.store.remove(Session, session.id)
         self.session = await whole.session("mail")
         operator = self.app.operator.acting_as(By(who="FOREIGN"))
-        await operator.limits.set("n", running=5)
+        await operator.limits.set("n", create=True, all=True, running=5)
         for tenant in ("acme", "FOREIGN-bob", "*"):
             await operator.quotas.set(tenant, tasks=1_000)
         await operator.endpoints.disable("FOREIGN-hook", tenant="FOREIGN-bob", task_id=self.foreign["tenant"])

@@ -211,7 +211,7 @@ async def test_pages_of_other_origins_are_refused(method: str, either: Caller) -
             ("/store/wakes", {}),
             ("/store/put", {"kind": "queue", "record": {}}),
         ],
-        "PUT": [("/limits/n", {"running": 1})],
+        "PUT": [("/limits/n", {"running": 1, "all": True})],
         "PATCH": [("/queues/default", {"stripes": 2})],
         "DELETE": [("/limits/n", None)],
     }[method]

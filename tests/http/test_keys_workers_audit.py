@@ -107,7 +107,7 @@ class TestAudit:
         assert await api_of.good("GET", "/audit") == {"items": [], "cursor": None}
         made = await api_of.enqueue()
         await api_of.good("DELETE", f"/tasks/{made}?why=mistaken")
-        await api_of.good("PUT", "/limits/n", {"running": 1})
+        await api_of.good("PUT", "/limits/n", {"running": 1, "all": True})
         limit, task = (await api_of.good("GET", "/audit"))["items"]
         assert (task["task_id"], task["who"], task["why"]) == (made, "anonymous", "mistaken")
         assert (limit["task_id"], limit["subject"]) == (None, "limit n")

@@ -32,6 +32,10 @@ GOOD: list[dict[str, Any]] = [
 ]
 
 
+def all_if_unscoped(said: dict[str, Any]) -> dict[str, Any]:
+    return {} if any(said.get(name) is not None for name in ("queue", "type", "tenant")) else {"all": True}
+
+
 async def kept_limits(store: Store) -> list[Limit]:
     return [*(await store.records(Limit, Page(limit=100))).items]
 
@@ -42,7 +46,7 @@ async def audits(store: Store) -> list[Audit]:
 
 @pytest.mark.parametrize("said", GOOD, ids=str)
 async def test_what_is_set_is_what_is_seen(said: dict[str, Any], api_of: Api, store: MemoryStore) -> None:
-    made = await api_of.good("PUT", "/limits/n", said)
+    made = await api_of.good("PUT", "/limits/n", said | all_if_unscoped(said))
     assert made == {"name": "n", **NOTHING, **said, "declared": False, "in_use": made["in_use"]}
     assert await kept_limits(store) == [Limit(name="n", **said)]
     assert await api_of.good("GET", "/limits/n") == made
@@ -56,7 +60,7 @@ async def test_a_limit_that_a_program_declares_is_marked(api_of: Api, store: Mem
     app = App(store)
     app.limit("coded", running=2)
     await app.open()
-    await api_of.good("PUT", "/limits/typed", {"running": 1})
+    await api_of.good("PUT", "/limits/typed", {"running": 1, "all": True})
     found = (await api_of.good("GET", "/limits"))["items"]
     assert [(one["name"], one["declared"]) for one in found] == [("coded", True), ("typed", False)]
     assert (await api_of.good("PATCH", "/limits/coded", {"running": 3}))["declared"] is True
@@ -66,7 +70,7 @@ async def test_a_limit_that_a_program_declares_is_marked(api_of: Api, store: Mem
 async def test_a_limit_of_any_good_name(name: str, api_of: Api) -> None:
     at = f"/limits/{quote(name)}"
     problem(await api_of("GET", at), 404, "not-found")
-    assert (await api_of.good("PUT", at, {"running": 1}))["name"] == name
+    assert (await api_of.good("PUT", at, {"running": 1, "all": True}))["name"] == name
     assert (await api_of.good("PATCH", f"/limits/{quote(name, safe='')}", {"running": 2}))["running"] == 2
     await api_of.good("DELETE", at)
     problem(await api_of("DELETE", at), 404, "not-found")
@@ -80,7 +84,7 @@ async def test_what_is_no_name_is_no_limit(name: str, api_of: Api, store: Memory
         assert len(missing["detail"]) < 500
     assert (
         "is not a valid name"
-        in problem(await api_of("PUT", at, {"running": 1}), 422, "invalid-option")["detail"]
+        in problem(await api_of("PUT", at, {"running": 1, "all": True}), 422, "invalid-option")["detail"]
     )
     assert await kept_limits(store) == []
 
@@ -135,7 +139,7 @@ async def test_a_change_of_what_is_named(api_of: Api, store: MemoryStore) -> Non
         }
 
     assert await changed() == {"name": "n", "queue": "mail", "running": 5, "rate": 2.0, "burst": 9}
-    assert await changed(running=6, queue=None, by="tenant") == {
+    assert await changed(running=6, queue=None, by="tenant", all=True) == {
         "name": "n",
         "by": "tenant",
         "running": 6,
@@ -149,9 +153,35 @@ async def test_a_change_of_what_is_named(api_of: Api, store: MemoryStore) -> Non
     assert await changed(rate=3.5) == {"name": "n", "by": "tenant", "running": 6, "rate": 3.5, "burst": 4}
 
 
+async def test_a_limit_on_all_tasks_must_be_asked_for(api_of: Api, store: MemoryStore) -> None:
+    """A misspelt name, or a limit that loses its scope, would hold back everything."""
+    await api_of.good("PUT", "/limits/api", {"type": "shop.charge", "rate": 5})
+    standing = await kept_limits(store)
+
+    for method, at, body in (
+        ("PUT", "/limits/apii", {"rate": 5}),
+        ("PUT", "/limits/api", {"rate": 5}),
+        ("PATCH", "/limits/api", {"type": None}),
+        ("PATCH", "/limits/apii?create=true", {"rate": 5}),
+    ):
+        told = problem(await api_of(method, at, body), 422, "invalid-option")
+        assert "would apply to all tasks" in told["detail"]
+    told = problem(await api_of("PATCH", "/limits/apii", {"rate": 5, "all": True}), 404, "not-found")
+    assert "did you mean 'api'?" in told["detail"]
+    both = {"running": 1, "all": True, "queue": "mail"}
+    told = problem(await api_of("PUT", "/limits/other", both), 422, "invalid-option")
+    assert "all and queue contradict each other" in told["detail"]
+    assert await kept_limits(store) == standing
+
+    made = await api_of.good("PATCH", "/limits/new?create=true", {"rate": 5, "queue": "mail"})
+    assert (made["queue"], made["rate"]) == ("mail", 5)
+    assert (await api_of.good("PATCH", "/limits/api", {"all": True}))["type"] is None
+    assert (await api_of.good("PATCH", "/limits/api", {"rate": 6}))["rate"] == 6
+
+
 async def test_what_is_in_use(on_each: Api) -> None:
-    await on_each.good("PUT", "/limits/each", {"by": "tenant", "running": 2})
-    await on_each.good("PUT", "/limits/pace", {"rate": 0.001, "burst": 5})
+    await on_each.good("PUT", "/limits/each", {"by": "tenant", "running": 2, "all": True})
+    await on_each.good("PUT", "/limits/pace", {"rate": 0.001, "burst": 5, "all": True})
     for tenant in ("acme", "acme", "acme", "bob"):
         await on_each.enqueue(tenant=tenant)
     claimed = await on_each.claim(await on_each.session(slots=9), 1, limit=9)
@@ -173,7 +203,7 @@ async def test_of_many_values_those_are_shown_that_use_most(
     api_of: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MAX_USAGES", 3)
-    await api_of.good("PUT", "/limits/each", {"by": "tenant", "running": 10})
+    await api_of.good("PUT", "/limits/each", {"by": "tenant", "running": 10, "all": True})
     for number in range(6):
         for _ in range(1 + number % 3):
             await api_of.enqueue(tenant=f"t{number}")
@@ -185,7 +215,7 @@ async def test_of_many_values_those_are_shown_that_use_most(
 async def test_who_did_it_and_why(http: httpx2.AsyncClient, url: str, keys: Keys, store: MemoryStore) -> None:
     key = await keys.create("ops", scopes=[Scope.OPERATE])
     own = Api(http, url, key.text)
-    await own.good("PUT", "/limits/n", {"running": 1, "why": "one"})
+    await own.good("PUT", "/limits/n", {"running": 1, "why": "one", "all": True})
     await own.good("PATCH", "/limits/n", {"running": 2, "why": "two"})
     problem(await own("DELETE", "/limits/other?why=x"), 404, "not-found")
     await own.good("DELETE", "/limits/n?why=three")
@@ -226,7 +256,7 @@ class TestSecrets:
     async def test_a_secret_is_not_counted_by(
         self, shop: Api, store: MemoryStore, type_name: str | None
     ) -> None:
-        said = {"type": type_name, "by": "card", "running": 1}
+        said = {"type": type_name, "by": "card", "running": 1, "all": type_name is None}
         assert "secret" in problem(await shop("PUT", "/limits/n", said), 422, "invalid-option")["detail"]
         await shop.good("PUT", "/limits/n", {**said, "by": "shop"})
         problem(await shop("PATCH", "/limits/n", {"by": "card"}), 422, "invalid-option")

@@ -89,7 +89,8 @@ class TestEveryName:
         await api_of.good("DELETE", at)
 
     @pytest.mark.parametrize(
-        ("path", "body"), [("/limits", {"running": 1}), ("/alerts", {"count": 1}), ("/quotas", {"tasks": 1})]
+        ("path", "body"),
+        [("/limits", {"running": 1, "all": True}), ("/alerts", {"count": 1}), ("/quotas", {"tasks": 1})],
     )
     @given(name=NAMES)
     @CASES

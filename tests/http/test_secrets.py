@@ -313,14 +313,18 @@ async def test_no_limit_counts_by_a_field_that_is_secret(world: World) -> None:
     api = await world.api(Scope.OPERATE, Scope.READ)
 
     for limit in ({"by": "password"}, {"by": "card"}, {"by": "card", "type": "pay"}):
-        problem(await api("PUT", "/limits/x", {"running": 1, **limit}), 422, "invalid-option")
+        problem(
+            await api("PUT", "/limits/x", {"running": 1, "all": "type" not in limit, **limit}),
+            422,
+            "invalid-option",
+        )
     await api.good("PUT", "/limits/x", {"running": 1, "by": "card", "type": "other"})
     problem(await api("PATCH", "/limits/x", {"type": "pay"}), 422, "invalid-option")
 
 
 async def test_the_values_of_a_limit_are_digests_once_their_field_is_secret(world: World) -> None:
     api = await world.api(Scope.ADMIN)
-    await api.good("PUT", "/limits/x", {"running": 1, "by": "card"})
+    await api.good("PUT", "/limits/x", {"running": 1, "by": "card", "all": True})
     await api.enqueue(type="pay", payload={"card": SECRET})
     await api.claim(await api.session(), 1)
     assert SECRET in (await api("GET", "/limits")).text

@@ -80,7 +80,11 @@ DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
     (Operator, "stop_archiving"): (lambda o: o.stop_archiving(), "remove", "archive history"),
     (Operator, "prune"): (lambda o: o.prune(Retention()), "prune", "tasks"),
     (Schedules, "reveal"): (lambda o: o.schedules.reveal("standing"), "reveal", "schedule standing"),
-    (Limits, "set"): (lambda o: o.limits.set("calls", by="tenant", running=1), "create", "limit calls"),
+    (Limits, "set"): (
+        lambda o: o.limits.set("calls", create=True, queue="mail", running=1),
+        "create",
+        "limit calls",
+    ),
     (Limits, "change"): (lambda o: o.limits.change("standing", running=2), "set", "limit standing"),
     (Limits, "remove"): (lambda o: o.limits.remove("standing"), "remove", "limit standing"),
     (Alerts, "add"): (lambda o: o.alerts.add("many"), "create", "alert many"),
@@ -103,7 +107,7 @@ async def app() -> App:
     app = App("memory://", identity="the shop")
     await app.store.put(QueueSettings(name="paused", paused=True))
     await app.store.put(Archive(until=datetime(2999, 1, 1, tzinfo=UTC)))
-    await Limits(app.store).set("standing", running=1)
+    await Limits(app.store).set("standing", create=True, all=True, running=1)
     await Alerts(app.store).add("standing")
     await Alerts(app.store).add("hooked", webhook="https://hooks.example.org/T0")
     await app.store.put(DeclaredType(name="standing"))
@@ -154,7 +158,7 @@ async def test_a_line_reads_as_what_was_done(app: App) -> None:
     await operator.set_queue("mail", retention=Retention(dead=None))
     await operator.set_queue("mail", windows="mon-fri 22:00-06:00 Europe/Berlin")
     await operator.limits.change("standing", running=2)
-    await operator.limits.set("calls", by="tenant", rate=0.5)
+    await operator.limits.set("calls", create=True, all=True, by="tenant", rate=0.5)
     await operator.schedules.pause("standing")
     await operator.schedules.resume("standing")
     await operator.alerts.remove("standing")
@@ -248,7 +252,7 @@ async def test_what_a_program_declares_is_not_an_act() -> None:
 def test_blocking_operators_act_as_somebody_too() -> None:
     operator = App("memory://").sync_operator.acting_as(ANN)
     operator.pause("mail")
-    operator.limits.set("calls", running=1)
+    operator.limits.set("calls", create=True, queue="mail", running=1)
 
     assert {(line.who, line.subject) for line in operator.audit().items} == {
         ("ann", "queue mail"),

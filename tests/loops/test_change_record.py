@@ -82,7 +82,7 @@ async def test_a_change_of_settings_survives_a_pause(store: MemoryStore, bob: Op
 
 
 async def test_two_changes_of_a_limit_stand(store: MemoryStore, bob: Operator) -> None:
-    await bob.limits.set("bank", running=1, rate=2)
+    await bob.limits.set("bank", create=True, all=True, running=1, rate=2)
     ann = Operator(contended(store, lambda: bob.limits.change("bank", rate=9)), By(who="ann"))
 
     await ann.limits.change("bank", running=5)
@@ -91,7 +91,7 @@ async def test_two_changes_of_a_limit_stand(store: MemoryStore, bob: Operator) -
 
 
 async def test_a_limit_that_is_removed_meanwhile_stays_removed(store: MemoryStore, bob: Operator) -> None:
-    await bob.limits.set("bank", running=1)
+    await bob.limits.set("bank", create=True, all=True, running=1)
     ann = Operator(contended(store, lambda: bob.limits.remove("bank")), By(who="ann"))
 
     with pytest.raises(NotFound):

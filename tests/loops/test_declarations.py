@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.loops.workers import Watch
 from windlass import App, InvalidOption, NotFound, Retention
@@ -217,8 +218,8 @@ async def test_a_handler_that_takes_anything_can_be_limited_by_anything(store: S
 async def test_limits_are_set_changed_seen_and_removed(store: Store) -> None:
     held = App(store).operator.limits
 
-    await held.set("b", running=3)
-    await held.set("a", queue="mail", rate="10/s")
+    await held.set("b", create=True, all=True, running=3)
+    await held.set("a", create=True, queue="mail", rate="10/s")
     changed = await held.change("a", running=2, rate=None)
 
     assert changed == Limit(name="a", queue="mail", running=2)
@@ -229,12 +230,48 @@ async def test_limits_are_set_changed_seen_and_removed(store: Store) -> None:
 
 async def test_an_unknown_limit_is_named_with_what_was_meant(store: Store) -> None:
     held = App(store).operator.limits
-    await held.set("stripe", running=3)
+    await held.set("stripe", create=True, all=True, running=3)
 
     for act in (held.get("strip"), held.change("strip", running=1), held.remove("strip")):
         with pytest.raises(NotFound, match="no limit 'strip'; did you mean 'stripe'"):
             await act
     assert await held.list() == [Limit(name="stripe", running=3)]
+
+
+async def test_a_limit_is_neither_made_nor_widened_unasked(store: Store) -> None:
+    """A misspelt name, or a limit that loses its scope, would hold back all tasks."""
+    app = limited(store, type="charge", running=3)
+    await app.open()
+    held = app.operator.limits
+    (declared,) = standing = await limits(store)
+
+    for options in ({"running": 1}, {"running": 1, "queue": "mail"}, {"running": 1, "all": True}):
+        with pytest.raises(NotFound, match=rf"did you mean '{declared.name}'.*create=True"):
+            await held.set(f"{declared.name}s", **options)
+    for act in (
+        held.set("new", create=True, running=1),
+        held.set("new", create=True, running=1, by="tenant"),
+        held.set(declared.name, type=None),
+    ):
+        with pytest.raises(InvalidOption, match=r"would apply to all tasks: .*all=True"):
+            await act
+    with pytest.raises(InvalidOption, match="all and queue contradict each other"):
+        await held.set("new", create=True, all=True, queue="mail", running=1)
+    assert await limits(store) == standing
+
+    assert await held.set(declared.name, running=1, create=True) == replace(declared, running=1)
+    assert await held.set(declared.name, all=True) == replace(declared, running=1, type=None)
+    assert (await held.set(declared.name, running=2)).running == 2
+
+
+async def test_a_limit_by_a_field_that_its_type_lacks_is_refused(store: Store) -> None:
+    app = App(store)
+
+    @app.task(name="charge")
+    async def charge(account_id: int) -> None: ...
+
+    with pytest.raises(InvalidOption, match="did you mean 'account_id'"):
+        await app.operator.limits.set("api", create=True, type="charge", by="account", running=1)
 
 
 async def test_a_senseless_change_changes_nothing(store: Store) -> None:
@@ -255,7 +292,7 @@ def test_programs_without_a_loop_do_the_same() -> None:
     operator = app.sync_operator
 
     assert operator.set_queue("mail", fairness="random").fairness is Fairness.RANDOM
-    assert operator.limits.set("one", running=3) == operator.limits.get("one")
+    assert operator.limits.set("one", create=True, all=True, running=3) == operator.limits.get("one")
     assert operator.limits.change("one", running=2).running == 2
     assert [limit.name for limit in operator.limits.list()] == ["one"]
     assert operator.limits.usages() == []

@@ -41,7 +41,9 @@ def cap_them(fleet: Fleet) -> None:
     """Five limits, each by account."""
     for cap in CAPS:
         limits = fleet.app.sync_operator.limits
-        limits.set(f"cap-{cap}", type=f"{program.__name__}.capped{cap}", by="account", running=cap)
+        limits.set(
+            f"cap-{cap}", type=f"{program.__name__}.capped{cap}", by="account", running=cap, create=True
+        )
 
 
 def enqueue_them(fleet: Fleet, *, each: int, seconds: float) -> None:
@@ -260,7 +262,7 @@ def rated(history: History, kind: str) -> Rated:
 def rate_them(fleet: Fleet, *, seconds: float) -> None:
     """A rate, and as much work as it lets start in that time."""
     name = f"{program.__name__}.quick"
-    fleet.app.sync_operator.limits.set("rate", type=name, rate=RATE, burst=BURST)
+    fleet.app.sync_operator.limits.set("rate", type=name, rate=RATE, burst=BURST, create=True)
     fleet.enqueue("quick", BURST + round(RATE * seconds))
 
 

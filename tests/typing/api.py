@@ -80,7 +80,7 @@ async def limits_are_declared_and_set() -> None:
     app.limit("one", type=welcome, by="user_id", running=1)
     app.limit("two", type="mail.welcome", rate="10/s", burst=20)
     app.limit("three", running="1")  # type: ignore[arg-type]
-    await app.operator.limits.set("four", running=2, rate=0.5)
+    await app.operator.limits.set("four", create=True, all=True, running=2, rate=0.5)
     await app.operator.limits.change("four", rate=None)
     app.sync_operator.limits.set("four", runing=2)  # type: ignore[call-arg]
 

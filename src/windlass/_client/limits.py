@@ -10,10 +10,11 @@ from .._model.limit import Limit, Usage
 from .._model.record import Declaration
 from .._policy.input.quote import quoted, suggestion
 from .._policy.input.redact import is_secret_field
-from .._policy.order.limit_options import LimitOptions, changed_limit, check_field, new_limit
+from .._policy.order.limit_options import LimitChanges, check_field, set_limit
 from .._policy.task_secrets import masked_usage
 from .._store.protocol import Store
 from ..errors import NotFound
+from .declarations import check_limit
 from .published_types import KnownTypes
 from .records import change_record, list_records
 
@@ -44,32 +45,35 @@ class Limits:
         found = await list_records(self._store, Declaration)
         return frozenset(one.subject for one in found if one.kind == "limit")
 
-    async def set(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
-        """Set a limit, in place of one of the same name. It applies from the next claim on.
+    async def set(self, name: str, *, create: bool = False, **changes: Unpack[LimitChanges]) -> Limit:
+        """Change the given options of a limit; None removes one. It applies from the next claim on.
 
-            await app.operator.limits.set("bank", type="shop.charge", running=4, rate="100/m")
+            await app.operator.limits.set("bank", running=4)
+            await app.operator.limits.set("bank", type="shop.charge", rate="100/m", create=True)
 
-        See `App.limit` for the options. Raises InvalidOption.
+        `create`: set up a new limit if there is none of this name. `all`: let it apply to all tasks; a limit
+        without a queue, type and tenant must be asked for so. See `App.limit` for the options. Raises
+        NotFound or InvalidOption.
         """
-        limit = new_limit(name, options)
-        await self._store.open()
-        await self._check(limit)
-        await self._store.put(limit, self._by)
-        return limit
-
-    async def change(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
-        """Change the given options of a limit; None removes one. Raises NotFound or InvalidOption."""
-        await self._check(changed_limit(await self.get(name), options))
+        known = {limit.name: limit for limit in await self.list()}
 
         def change(stored: Limit | None) -> Limit:
-            if stored is None:
-                raise NotFound(f"the limit {quoted(name)} was removed meanwhile")
-            return changed_limit(stored, options)
+            if stored is None and not create:
+                others = [one for one in known if one != name]  # it may have been removed meanwhile
+                new = "create=True (--create on the command line) sets up a new one"
+                raise NotFound(f"there is no limit {quoted(name)}{suggestion(str(name), others)}; {new}")
+            return set_limit(stored, name, changes)
 
+        await self._check(change(known.get(name)))
         return await change_record(self._store, Limit, name, change, self._by)
+
+    async def change(self, name: str, **changes: Unpack[LimitChanges]) -> Limit:
+        """Do the same as `set`, for a limit that exists."""
+        return await self.set(name, **changes)
 
     async def _check(self, limit: Limit) -> None:
         await self._types.refresh(at_once=True)
+        check_limit(limit, self._types.declared)
         check_field(limit, None, self._types.secret_for(limit))
 
     async def remove(self, name: str) -> None:

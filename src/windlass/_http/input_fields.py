@@ -29,6 +29,7 @@ Why = Annotated[str, Meta(max_length=500, description="Recorded in the audit log
 RevealFlag = Annotated[
     bool, Meta(description="Show secret values: needs the scope `reveal`, and is kept in the audit log.")
 ]
+CreateFlag = Annotated[bool, Meta(description="Set it up if there is none of this name.")]
 Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 Parameter = Annotated[str, Meta(min_length=1, max_length=128)]
 RunAt = Annotated[
@@ -72,6 +73,12 @@ Expires = Annotated[
     ),
 ]
 Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
+
+
+class CreateQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether to set up what does not exist yet."""
+
+    create: CreateFlag = False
 
 
 def given_fields(body: Struct, names: Iterable[str]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from .._model.task import Enqueued, Error, Predecessor, Progress
 from .._policy.alerts import AlertOptions
 from .._policy.history.buckets import Resolution
 from .._policy.history.points import History, HistoryPoint, HistoryTotal, Quantiles
-from .._policy.order.limit_options import LimitOptions
+from .._policy.order.limit_options import LimitChanges, LimitOptions
 from .._policy.order.queue_options import QueueChanges
 from .._store.protocol import Durability, Finding, Migration, Phase, Promise, Severity, Transaction
 from .._webhook import WebhookResponse
@@ -87,6 +87,7 @@ __all__ = [
     "Keys",
     "Level",
     "Limit",
+    "LimitChanges",
     "LimitOptions",
     "Limits",
     "Login",

@@ -12,7 +12,7 @@ from .conftest import Run
 
 BEFORE = (
     ("queues", "pause", "shut", "--create", "--who", "before"),
-    ("limits", "set", "old", "--running", "1", "--who", "before"),
+    ("limits", "set", "old", "--create", "--all", "--running", "1", "--who", "before"),
     ("alerts", "add", "old", "--who", "before"),
     ("schedules", "add", "old", "t", "1h", "--who", "before"),
     ("schedules", "add", "paused", "t", "1h", "--who", "before"),
@@ -28,7 +28,7 @@ BEFORE = (
         ("queues remove shut", "remove", "queue shut"),
         ("queues stripe mail 2 --create", "set", "queue mail"),
         ("queues set mail --ageing 5m --create", "set", "queue mail"),
-        ("limits set calls --running 2 --by tenant", "create", "limit calls"),
+        ("limits set calls --create --all --running 2 --by tenant", "create", "limit calls"),
         ("limits change old --running 2", "set", "limit old"),
         ("limits remove old", "remove", "limit old"),
         ("alerts add many", "create", "alert many"),

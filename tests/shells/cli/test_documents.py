@@ -32,7 +32,7 @@ def shop(run: Run, work: Callable[[], None]) -> None:
     run("enqueue", "--app", "shop:app", "shop.welcome", '{"user_id": 1, "card": "4111"}')
     run("enqueue", "--app", "shop:app", "shop.explode")
     work()
-    run("limits", "set", "mail", "--queue", "mail", "--running", "3", "--rate", "10/s")
+    run("limits", "set", "mail", "--create", "--queue", "mail", "--running", "3", "--rate", "10/s")
     run("schedules", "add", "nightly", "shop.stay", "0 3 * * *")
     run("queues", "pause", "mail", "--why", "maintenance")
     run("keys", "create", "reader", "--scope", "read")

@@ -36,15 +36,16 @@ def claim(folder: Path) -> Callable[[int], int]:
 
 
 def test_a_limit_is_set_shown_changed_and_removed(run: Run) -> None:
-    made = run(
-        "limits", "set", "api", "-q", "mail", "--by", "account_id", "--running", "3", "--rate", "100/m"
-    )
-    changed = run("limits", "change", "api", "--running", "2", "--queue", "", "--json").row
+    scope = ("-q", "mail", "--by", "account_id")
+    made = run("limits", "set", "api", "--create", *scope, "--running", "3", "--rate", "100/m")
+    lowered = run("limits", "set", "api", "--running", "0")
+    changed = run("limits", "change", "api", "--running", "2", "--queue", "", "--all", "--json").row
     listed = run("limits", "list", "--json").row
     shown = run("limits", "show", "api").out
     removed = run("limits", "remove", "api", "--json").row
 
     assert made.out == "limit api: queue mail, per account_id, 3 at once, 100/m, burst 2\n"
+    assert lowered.out == "limit api: queue mail, per account_id, 0 at once, 100/m, burst 2\n"
     assert (changed["running"], changed["queue"], changed["by"]) == (2, None, "account_id")
     assert listed["rate"] == pytest.approx(100 / 60)
     assert (listed["burst"], listed["in_use"]) == (2, [])
@@ -57,8 +58,10 @@ def test_a_limit_is_set_shown_changed_and_removed(run: Run) -> None:
 def test_the_usage_is_shown(run: Run, claim: Callable[[int], int]) -> None:
     for account in ("ada", "ada", "ada", "bob"):
         run("enqueue", "t", f'{{"account_id": "{account}"}}', "-q", "mail")
-    run("limits", "set", "api", "--by", "account_id", "--running", "2")
-    run("limits", "set", "whole", "-q", "mail", "--running", "10", "--rate", "5/h", "--burst", "7")
+    run("limits", "set", "api", "--create", "--all", "--by", "account_id", "--running", "2")
+    run(
+        "limits", "set", "whole", "--create", "-q", "mail", "--running", "10", "--rate", "5/h", "--burst", "7"
+    )
 
     got = claim(10)
     head, api, whole = run("limits", "list").out.splitlines()
@@ -77,12 +80,16 @@ def test_the_usage_is_shown(run: Run, claim: Callable[[int], int]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("set", "api"), 2, "needs running, rate or both"),
+        (("set", "api"), 2, "at least one option"),
+        (("set", "api", "--create", "-q", "mail"), 2, "needs running, rate or both"),
         (("set", "api", "--running", "x"), 2, "--running"),
-        (("set", "api", "--running", "-1"), 2, "0 to 1,000,000"),
+        (("set", "api", "--create", "--running", "-1"), 2, "0 to 1,000,000"),
         (("set", "api", "--rate", "fast"), 2, "10/s"),
-        (("set", "api", "--running", "1", "--by", "a b"), 2, "payload field"),
-        (("set", "\x1b[2J", "--running", "1"), 2, "not a valid name"),
+        (("set", "api", "--create", "--running", "1", "--by", "a b"), 2, "payload field"),
+        (("set", "\x1b[2J", "--create", "--running", "1"), 2, "not a valid name"),
+        (("set", "api", "--running", "1"), 3, "there is no limit 'api'; create=True (--create on the"),
+        (("set", "api", "--create", "--running", "1"), 2, "would apply to all tasks"),
+        (("set", "api", "--create", "--all", "-q", "mail", "--running", "1"), 2, "contradict each other"),
         (("change", "api"), 2, "at least one option"),
         (("change", "api", "--running", "1"), 3, "no limit 'api'"),
         (("show", "api"), 3, "no limit 'api'"),
@@ -100,9 +107,22 @@ def test_an_invalid_command_is_refused(run: Run, arguments: tuple[str, ...], cod
     assert run("limits", "list", "--json").rows == []
 
 
+def test_a_misspelt_name_limits_nothing_and_a_limit_keeps_its_scope(run: Run) -> None:
+    run("limits", "set", "api", "--create", "--type", "g", "--rate", "10/s")
+
+    misspelt = run("limits", "set", "apii", "--rate", "1/m")
+    widened = run("limits", "set", "api", "--type", "")
+    changed = run("limits", "set", "api", "--rate", "50/s")
+
+    assert (misspelt.code, "did you mean 'api'?" in misspelt.err) == (3, True)
+    assert (widened.code, "would apply to all tasks" in widened.err) == (2, True)
+    assert changed.out == "limit api: type g, 50/s, burst 50\n"
+    assert [row["name"] for row in run("limits", "list", "--json").rows] == ["api"]
+
+
 def test_values_of_others_are_escaped(run: Run, claim: Callable[[int], int]) -> None:
     run("enqueue", "t", '{"account_id": "\\u001b[2J"}', "-q", "mail")
-    run("limits", "set", "api", "--by", "account_id", "--running", "2")
+    run("limits", "set", "api", "--create", "--all", "--by", "account_id", "--running", "2")
     claim(1)
 
     assert "\x1b" not in run("limits", "list").out

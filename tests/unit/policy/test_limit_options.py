@@ -16,6 +16,7 @@ from windlass._policy.order.limit_options import (
     format_rate,
     new_limit,
     parse_rate,
+    set_limit,
 )
 
 LIMIT = Limit(name="api", queue="mail", by="account_id", running=5, rate=10.0, burst=20)
@@ -73,6 +74,29 @@ def test_tasks_without_a_tenant_can_be_limited() -> None:
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         make(**options)
+
+
+def set_on(stored: Limit | None, **changes: Any) -> Limit:
+    said: Any = changes
+    return set_limit(stored, "api", said)
+
+
+def test_a_limit_on_all_tasks_must_be_asked_for() -> None:
+    of_all = Limit(name="api", running=1)
+
+    for scope in ({"queue": "mail"}, {"type": "t"}, {"tenant": ""}):
+        assert set_on(None, running=1, **scope) == make(running=1, **scope)
+    assert set_on(None, running=1, all=True) == of_all
+    assert set_on(of_all, running=2) == make(running=2)
+    assert set_on(LIMIT, all=True) == make(by="account_id", running=5, rate=10, burst=20)
+    assert set_on(LIMIT, queue=None, type="t", running=1).type == "t"
+    assert set_on(LIMIT, all=False, running=1).queue == "mail"
+    with pytest.raises(InvalidOption, match="limit 'api' would apply to all tasks"):
+        set_on(None, running=1, by="tenant")
+    with pytest.raises(InvalidOption, match="limit 'api' would apply to all tasks"):
+        set_on(LIMIT, queue=None)
+    with pytest.raises(InvalidOption, match="all and tenant contradict each other"):
+        set_on(of_all, all=True, tenant="acme")
 
 
 def test_only_what_is_named_changes() -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -38,6 +39,7 @@ _limit_options = stacked(
         metavar="N",
         help="At most N starts at once after a pause  [default: starts in one second]",
     ),
+    click.option("--all", is_flag=True, help="All tasks, of any queue, type and tenant"),
 )
 
 
@@ -103,14 +105,20 @@ async def show(cli: Cli, name: str) -> None:
 @limits.command("set")
 @click.argument("name")
 @_limit_options
+@click.option("--create", is_flag=True, help="Set up a new limit if there is none of this name")
 @audit_options
 @pass_cli
-def set_limit(cli: Cli, /, *, name: str, **given: Any) -> None:
-    """Set a limit, replacing the one of the same name.
+def set_limit(cli: Cli, /, *, name: str, create: bool, **given: Any) -> None:
+    """Change parts of a limit, or set up a new one with --create.
 
-    It applies from the next claim on. A limit that an app declares is reset when its declaration changes.
+    Options that are not given stay as they are; an empty value, as in --by "", removes one. It applies from
+    the next claim on. A limit that an app declares is reset when its declaration changes.
     """
-    cli.run(lambda: _print_result(cli, cli.operator.limits.set, name, _options(given)), create=True)
+    options = _options(given)
+    if not options:
+        raise click.UsageError("Give at least one option to set", click.get_current_context())
+    store = partial(cli.operator.limits.set, create=create)
+    cli.run(lambda: _print_result(cli, store, name, options), create=create)
 
 
 @limits.command("change")
@@ -119,10 +127,7 @@ def set_limit(cli: Cli, /, *, name: str, **given: Any) -> None:
 @audit_options
 @pass_cli
 def change(cli: Cli, /, *, name: str, **given: Any) -> None:
-    """Change parts of an existing limit.
-
-    Options that are not given stay as they are; an empty value, as in --by "", removes one.
-    """
+    """Do the same as `set`, for a limit that exists."""
     options = _options(given)
     if not options:
         raise click.UsageError("Give at least one option to change", click.get_current_context())
@@ -138,7 +143,8 @@ async def remove(cli: Cli, name: str) -> Document:
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
     """The options that were given. Empty text means None, so only programs can limit the empty tenant."""
-    return {key: None if value == "" else value for key, value in given.items() if value is not None}
+    named = {key: value for key, value in given.items() if value is not None and value is not False}
+    return {key: None if value == "" else value for key, value in named.items()}
 
 
 async def _print_result(

@@ -15,7 +15,7 @@ from ..._model.schedule import Schedule, ScheduleOptions
 from ..._model.task import Enqueued, TaskId
 from ..._policy import api_key
 from ..._policy.alerts import AlertOptions
-from ..._policy.order.limit_options import LimitOptions
+from ..._policy.order.limit_options import LimitChanges
 from ..._store.protocol import Finding
 from ..._webhook import WebhookResponse
 from ..alerts import Alerts, AlertStatus
@@ -110,18 +110,21 @@ class SyncLimits(Twin[Limits]):
         """Return the names of the limits that programs declare in code."""
         return self._loop.run(self._inner.declared())
 
-    def set(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
-        """Set a limit, in place of one of the same name. It applies from the next claim on.
+    def set(self, name: str, *, create: bool = False, **changes: Unpack[LimitChanges]) -> Limit:
+        """Change the given options of a limit; None removes one. It applies from the next claim on.
 
-            app.sync_operator.limits.set("bank", type="shop.charge", running=4, rate="100/m")
+            app.sync_operator.limits.set("bank", running=4)
+            app.sync_operator.limits.set("bank", type="shop.charge", rate="100/m", create=True)
 
-        See `App.limit` for the options. Raises InvalidOption.
+        `create`: set up a new limit if there is none of this name. `all`: let it apply to all tasks; a limit
+        without a queue, type and tenant must be asked for so. See `App.limit` for the options. Raises
+        NotFound or InvalidOption.
         """
-        return self._loop.run(self._inner.set(name, **options))
+        return self._loop.run(self._inner.set(name, create=create, **changes))
 
-    def change(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
-        """Change the given options of a limit; None removes one. Raises NotFound or InvalidOption."""
-        return self._loop.run(self._inner.change(name, **options))
+    def change(self, name: str, **changes: Unpack[LimitChanges]) -> Limit:
+        """Do the same as `set`, for a limit that exists."""
+        return self._loop.run(self._inner.change(name, **changes))
 
     def remove(self, name: str) -> None:
         """Remove a limit; raises NotFound if there is none."""

@@ -90,7 +90,7 @@ async def show_limit(view: View) -> Mapping[str, Any]:
 @limits.screen("/limits/-/add", "limit-form.html", "Add a limit", live=False)
 async def show_add(view: View) -> Mapping[str, Any]:
     """Show the form of a new limit; no limit can be named "-"."""
-    return {"limit": None, "fields": {name: view.field(name) for name in _FIELDS}}
+    return {"limit": None, "fields": {name: view.field(name) for name in (*_FIELDS, "all")}}
 
 
 @limits.screen("/limits/{limit}/change", "limit-form.html", "Change a limit", live=False)
@@ -99,6 +99,7 @@ async def show_change(view: View) -> Mapping[str, Any]:
     limit = await view.call(get_limit, name=view.path("limit"))
     stored = {name: "" if (value := getattr(limit, name)) is None else str(value) for name in _FIELDS}
     stored["rate"] = "" if limit.rate is None else format_rate(limit.rate)
+    stored["all"] = ""
     return {"limit": limit, "fields": {name: view.field(name, text) for name, text in stored.items()}}
 
 
@@ -165,6 +166,7 @@ def _given(view: View) -> dict[str, Any]:
     body: dict[str, Any] = {name: view.field(name) for name in ("queue", "type", "tenant", "by")}
     body |= {name: whole_of(view.field(name), name) for name in ("running", "burst")}
     body["rate"] = parse_rate(view.field("rate")) if view.field("rate") else None
+    body["all"] = view.field("all") == "yes"
     return {name: value for name, value in body.items() if value not in ("", None)} | {"why": view.why}
 
 

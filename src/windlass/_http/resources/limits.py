@@ -1,21 +1,20 @@
 """What holds tasks back: limits, quotas of tenants, and disabled endpoints of webhooks."""
 
 from collections import defaultdict
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..._client.declarations import check_limit
 from ..._documents.endpoints import EndpointList, endpoint_document
 from ..._documents.limits import LimitDocument, LimitList, limit_document
 from ..._documents.quotas import QuotaDocument, QuotaList, quota_document, tenant_quota
 from ..._model.key import Scope
 from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, MAX_STORED_BYTES, MAX_STORED_TASKS, Usage
 from ..._policy.input.quote import quoted
-from ..._policy.order.limit_options import LimitOptions, changed_limit, new_limit
+from ..._policy.order.limit_options import LimitChanges
 from ..._policy.quota import by_quota
 from ...errors import NotFound
-from ..input_fields import Name, Why, given_fields
+from ..input_fields import CreateQuery, Name, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
 from ..web.problems import Problem
 from .tasks import ReasonQuery
@@ -28,6 +27,9 @@ Running = Annotated[int, Meta(ge=0, le=MAX_RUNNING)]
 Rate = Annotated[float, Meta(gt=0, le=MAX_RATE, description="Starts per second.")]
 Burst = Annotated[int, Meta(ge=1, le=MAX_BURST)]
 Field = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\W\d]\w*(\.host)?$")]
+AllFlag = Annotated[
+    bool, Meta(description="Apply to all tasks: required for a limit without a queue, type and tenant.")
+]
 TenantName = Annotated[str, Meta(max_length=128)]
 
 
@@ -41,6 +43,7 @@ class LimitInput(Struct, kw_only=True, forbid_unknown_fields=True):
     running: Running | None = None
     rate: Rate | None = None
     burst: Burst | None = None
+    all: AllFlag = False
     why: Why = ""
 
 
@@ -54,6 +57,7 @@ class LimitChangesInput(Struct, kw_only=True, forbid_unknown_fields=True):
     running: Running | UnsetType | None = UNSET
     rate: Rate | UnsetType | None = UNSET
     burst: Burst | UnsetType | None = UNSET
+    all: AllFlag = False
     why: Why = ""
 
 
@@ -83,20 +87,13 @@ async def get_limit(request: AnyRequest) -> LimitDocument:
 @limits("PUT", "/limits/{name}", Scope.OPERATE)
 async def put_limit(request: ApiRequest[NoQuery, LimitInput]) -> LimitDocument:
     """Create or replace a limit. It applies from the next claim on."""
-    name, options = request.path("name"), _options(request.body)
-    check_limit(new_limit(name, options), request.service.app.types)
-    await request.operator(request.body.why).limits.set(name, **options)
-    return await get_limit(request)
+    return await _set(request, create=True)
 
 
 @limits("PATCH", "/limits/{name}", Scope.OPERATE)
-async def change_limit(request: ApiRequest[NoQuery, LimitChangesInput]) -> LimitDocument:
-    """Change some fields of an existing limit."""
-    name, options = request.path("name"), _options(request.body)
-    found = request.operator(request.body.why).limits
-    check_limit(changed_limit(await found.get(name), options), request.service.app.types)
-    await found.change(name, **options)
-    return await get_limit(request)
+async def change_limit(request: ApiRequest[CreateQuery, LimitChangesInput]) -> LimitDocument:
+    """Change some fields of a limit."""
+    return await _set(request, create=request.query.create)
 
 
 @limits("DELETE", "/limits/{name}", Scope.OPERATE, status=204)
@@ -105,8 +102,12 @@ async def remove_limit(request: ApiRequest[ReasonQuery, None]) -> None:
     await request.operator(request.query.why).limits.remove(request.path("name"))
 
 
-def _options(body: LimitInput | LimitChangesInput) -> LimitOptions:
-    return cast("LimitOptions", given_fields(body, LimitOptions.__annotations__))
+async def _set(
+    request: ApiRequest[Any, LimitInput] | ApiRequest[Any, LimitChangesInput], *, create: bool
+) -> LimitDocument:
+    changes = cast("LimitChanges", given_fields(request.body, LimitChanges.__annotations__))
+    await request.operator(request.body.why).limits.set(request.path("name"), create=create, **changes)
+    return await get_limit(request)
 
 
 # -- quotas -----------------------------------------------------------------------------------------

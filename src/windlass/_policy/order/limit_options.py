@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from math import isfinite
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from msgspec.structs import asdict
 
@@ -29,6 +29,44 @@ class LimitOptions(TypedDict, total=False):
     running: int | None
     rate: float | str | None
     burst: int | None
+
+
+class LimitChanges(LimitOptions, total=False):
+    """Options of a limit to change: those left out stay as they are, None removes one.
+
+    `all`: the limit applies to all tasks; removes `queue`, `type` and `tenant`.
+    """
+
+    all: bool
+
+
+_SCOPE: Final = ("queue", "type", "tenant")
+
+
+def set_limit(stored: Limit | None, name: str, changes: LimitChanges) -> Limit:
+    """Return the stored limit with these changes, or a new one if none is stored. Raises InvalidOption.
+
+    A limit on tasks of any queue, type and tenant must be asked for, with `all`, unless it was one before.
+    """
+    options: Any = {key: value for key, value in changes.items() if key != "all"}
+    everything = changes.get("all", False)
+    if everything:
+        if scope := next((key for key in _SCOPE if options.get(key) is not None), None):
+            raise InvalidOption(
+                f"limit {name!r}: all and {scope} contradict each other; leave out one of them"
+            )
+        options |= dict.fromkeys(_SCOPE)
+    limit = new_limit(name, options) if stored is None else changed_limit(stored, options)
+    if not everything and _is_of_all(limit) and not (stored is not None and _is_of_all(stored)):
+        raise InvalidOption(
+            f"limit {name!r} would apply to all tasks: give it a queue, type or tenant, or ask for that with "
+            f"all=True (--all on the command line)"
+        )
+    return limit
+
+
+def _is_of_all(limit: Limit) -> bool:
+    return limit.queue is None and limit.type is None and limit.tenant is None
 
 
 def new_limit(name: str, options: LimitOptions) -> Limit:

@@ -25,7 +25,7 @@ def put(url: str, queues: dict[str, Any], limits: dict[str, Any]) -> dict[str, A
     async def set_them() -> None:
         app = _declared(url)
         for name, changes in queues.items():
-            await app.operator.set_queue(name, **changes)
+            await app.operator.set_queue(name, create=True, **changes)
         for name, options in limits.items():
             await app.operator.limits.set(name, create=True, **options)
         await app.close()

@@ -10,8 +10,8 @@ def test_the_audit_log_is_searched_and_leads_to_what_was_changed(app: App, tab: 
     ann = app.operator.acting_as(By(who="ann@host", why="the provider is <b>down</b>"))
     bob = app.operator.acting_as(By(who="bob@host"))
     for number in range(60):
-        run(bob.set_queue("bulk", stripes=1 + number % 2))
-    run(ann.pause("a/b"))
+        run(bob.set_queue("bulk", stripes=1 + number % 2, create=True))
+    run(ann.pause("a/b", create=True))
     page = tab.page
     page.get_by_role("link", name="Audit log", exact=True).click()
     expect(page.get_by_role("row")).to_have_count(51)

@@ -32,7 +32,7 @@ HOSTILE = (
 
 @pytest.fixture
 def names(app: App, run: Run) -> None:
-    run(app.operator.set_queue("mail", stripes=2))
+    run(app.operator.set_queue("mail", stripes=2, create=True))
     run(app.operator.schedules.add("s", "t", "1h"))
 
 
@@ -66,7 +66,7 @@ def test_how_many_tasks_of_a_queue_complete(app: App, run: Run, visitor: Visitor
     )
     run(app.store.put(HistoryBucket(name=bucket_name(TEN_SECONDS, start), series=series, measured=True)))
     for queue in ("mail", "other", "idle"):
-        run(app.operator.set_queue(queue, stripes=2))
+        run(app.operator.set_queue(queue, stripes=2, create=True))
     page = visitor.get("queues")
     rates = {
         queue: words("<" + page.partition(f'<tr id="queue-{queue}"')[2].partition("</tr>")[0])

@@ -89,7 +89,7 @@ def test_who_waits_and_who_is_served(app: App, run: Run, tab: Tab) -> None:
 
 @pytest.mark.full
 def test_an_unused_queue_is_removed(app: App, tab: Tab, run: Run) -> None:
-    run(app.operator.set_queue("old", stripes=2))
+    run(app.operator.set_queue("old", stripes=2, create=True))
     page = tab.page
     page.goto(f"{page.url}queues/old")
     page.get_by_role("button", name="Remove…").click()
@@ -104,7 +104,7 @@ def test_an_unused_queue_is_removed(app: App, tab: Tab, run: Run) -> None:
 def test_readers_change_nothing(
     app: App, run: Run, open_tab: Callable[..., Tab], serve: Callable[..., str]
 ) -> None:
-    run(app.operator.set_queue("old", stripes=2))
+    run(app.operator.set_queue("old", stripes=2, create=True))
     page = open_tab(f"{serve(read_only=True)}queues/old").page
     expect(page.get_by_role("heading", name="old")).to_be_visible()
     expect(page.get_by_role("button", name="Pause…")).to_be_hidden()

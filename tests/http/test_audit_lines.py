@@ -64,7 +64,7 @@ async def dead(api: Api, _: MemoryStore) -> str:
 
 
 async def queue(api: Api, _: MemoryStore) -> str:
-    await api.good("PATCH", "/queues/x", {"stripes": 2})
+    await api.good("PATCH", "/queues/x?create=true", {"stripes": 2})
     return "x"
 
 

@@ -181,7 +181,7 @@ class World:
         await operator.alerts.add("n", queue="FOREIGN-other")
         await self.store.put(Archive(directory="FOREIGN"))
         await operator.set_queue("mail", fairness="random")
-        await operator.set_queue("FOREIGN-set", stripes=2)
+        await operator.set_queue("FOREIGN-set", stripes=2, create=True)
         made = await operator.schedules.make("n", "t", "1h", b"{}")
         await operator.schedules.put(made)
         self.watch.calls.clear()

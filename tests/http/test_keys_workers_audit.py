@@ -83,7 +83,9 @@ class TestAudit:
     @pytest.mark.parametrize("newest_first", [None, False, True])
     async def test_pages_lead_through_all_of_it(self, newest_first: bool | None, on_each: Api) -> None:
         for number in range(23):
-            await on_each.good("PATCH", "/queues/mail", {"stripes": 1 + number, "why": f"w{number}"})
+            await on_each.good(
+                "PATCH", "/queues/mail?create=true", {"stripes": 1 + number, "why": f"w{number}"}
+            )
         more = "" if newest_first is None else f"&newest_first={'true' if newest_first else 'false'}"
         at: str | None = f"/audit?limit=5{more}"
         found: list[dict[str, Any]] = []
@@ -116,8 +118,10 @@ class TestAudit:
         made = await on_each.enqueue()
         await on_each.good("DELETE", f"/tasks/{made}?why=mistaken")
         for number in range(5):
-            await on_each.good("PATCH", "/queues/mail", {"stripes": 2 + number, "why": f"w{number}"})
-            await on_each.good("PATCH", "/queues/post", {"stripes": 2 + number})
+            await on_each.good(
+                "PATCH", "/queues/mail?create=true", {"stripes": 2 + number, "why": f"w{number}"}
+            )
+            await on_each.good("PATCH", "/queues/post?create=true", {"stripes": 2 + number})
 
         async def found(query: str) -> list[str]:
             return [one["why"] for one in (await on_each.good("GET", f"/audit?{query}"))["items"]]
@@ -139,7 +143,7 @@ class TestAudit:
         monkeypatch.setattr(records, "MAX_PAGE", 2)
         monkeypatch.setattr(records, "MAX_SEARCHED", 4)
         for number in range(9):
-            await api_of.good("PATCH", f"/queues/q{number}", {"stripes": 2})
+            await api_of.good("PATCH", f"/queues/q{number}?create=true", {"stripes": 2})
         empty = await api_of.good("GET", "/audit?subject=q0")
         assert empty["items"] == []
         more = await api_of.good("GET", f"/audit?subject=q0&cursor={empty['cursor']}")

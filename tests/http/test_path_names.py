@@ -117,10 +117,10 @@ class TestEveryName:
 
 
 async def test_a_slash_that_is_not_encoded_belongs_to_the_name_if_it_can(api_of: Api) -> None:
-    await api_of.good("PATCH", "/queues/a/b", {"stripes": 2})
+    await api_of.good("PATCH", "/queues/a/b?create=true", {"stripes": 2})
     await api_of.good("POST", "/queues/a/b/pause")
-    await api_of.good("POST", "/queues/a/pause")
-    await api_of.good("PATCH", "/queues/a%2Fpause", {"stripes": 3})
+    await api_of.good("POST", "/queues/a/pause?create=true")
+    await api_of.good("PATCH", "/queues/a%2Fpause?create=true", {"stripes": 3})
     await api_of.good("POST", "/queues/a%2Fpause/pause")
     found = {one["queue"]: one["paused"] for one in (await api_of.good("GET", "/queues"))["items"]}
     assert found == {"a": True, "a/b": True, "a/pause": True}

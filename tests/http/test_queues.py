@@ -60,7 +60,8 @@ async def audits(store: Store) -> list[Audit]:
 @pytest.mark.parametrize("queue", NAMES)
 async def test_a_queue_of_any_good_name(queue: str, api_of: Api) -> None:
     problem(await api_of("GET", at(queue)), 404, "not-found")
-    paused = await api_of.good("POST", at(queue, "/pause"))
+    problem(await api_of("POST", at(queue, "/pause")), 404, "not-found")
+    paused = await api_of.good("POST", at(queue, "/pause?create=true"))
     assert (paused["queue"], paused["paused"]) == (queue, True)
     assert await api_of.good("GET", at(queue)) == paused
     assert (await api_of.good("GET", f"/queues/{quote(queue, safe='')}")) == paused
@@ -86,8 +87,22 @@ async def test_what_is_no_name_is_no_queue(queue: str, api_of: Api, store: Memor
     assert await settings(store) == {}
 
 
+async def test_a_misspelt_queue_is_refused_and_not_made(api_of: Api, store: MemoryStore) -> None:
+    await api_of.enqueue(queue="mail")
+
+    for method, then, body in (
+        ("PATCH", "", {"paused": True}),
+        ("POST", "/pause", None),
+        ("POST", "/resume", None),
+    ):
+        told = problem(await api_of(method, at("mial", then), body), 404, "not-found")
+        assert "did you mean 'mail'?" in told["detail"]
+    assert await settings(store) == {}
+    assert (await api_of.good("POST", at("mail", "/pause")))["paused"] is True
+
+
 async def test_what_is_set_is_what_is_seen(on_each: Api, kept: Store) -> None:
-    made = await on_each.good("PATCH", at("mail"), {**SET, "paused": True})
+    made = await on_each.good("PATCH", at("mail", "?create=true"), {**SET, "paused": True})
     assert made == {
         "queue": "mail",
         "paused": True,
@@ -118,7 +133,7 @@ async def test_what_is_set_is_what_is_seen(on_each: Api, kept: Store) -> None:
 
 async def test_an_operators_change_is_seen_at_once(api_of: Api, store: MemoryStore) -> None:
     operator = App(store).operator
-    await operator.set_queue("mail", stripes=4)
+    await operator.set_queue("mail", stripes=4, create=True)
     assert (await api_of.good("GET", at("mail")))["settings"]["stripes"] == 4
     await operator.set_queue("mail", stripes=8)
     await operator.pause("mail")
@@ -130,7 +145,7 @@ async def test_an_operators_change_is_seen_at_once(api_of: Api, store: MemorySto
 
 async def test_null_takes_away_and_what_is_not_named_stays(api_of: Api) -> None:
     async def changed(**changes: Any) -> dict[str, Any]:
-        found: dict[str, Any] = (await api_of.good("PATCH", at("mail"), changes))["settings"]
+        found: dict[str, Any] = (await api_of.good("PATCH", at("mail", "?create=true"), changes))["settings"]
         return found
 
     stands = dict(await changed(**SET))
@@ -192,7 +207,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 async def test_a_bad_change_changes_nothing(
     body: dict[str, Any], named: str, api_of: Api, store: MemoryStore
 ) -> None:
-    await App(store).operator.set_queue("mail", fairness="round_robin", weights={"acme": 3})
+    await App(store).operator.set_queue("mail", fairness="round_robin", weights={"acme": 3}, create=True)
     before, told = await settings(store), await audits(store)
     for more in ({}, {"paused": True}, {"retention": None, "paused": True}):
         refused = await api_of("PATCH", at("mail"), {**more, **body})
@@ -329,7 +344,7 @@ class TestBounds:
             await admin.enqueue(tenant=tenant, queue=queue)
         await admin.session("mail")
         await admin.good("PATCH", at("mail"), {"stripes": 2})
-        await admin.good("PATCH", at("set"), {"stripes": 2})
+        await admin.good("PATCH", at("set", "?create=true"), {"stripes": 2})
         return admin
 
     async def by(self, whole: Api, keys: Keys, **bounds: Any) -> Api:
@@ -383,7 +398,7 @@ async def test_a_queue_outside_its_hours_is_closed(api_of: Api, store: MemorySto
     later = now + timedelta(hours=3)
     window = f"{later:%H}:00-{later + timedelta(hours=1):%H}:00 UTC"
 
-    made = await api_of.good("PATCH", at("mail"), {"windows": [window]})
+    made = await api_of.good("PATCH", at("mail", "?create=true"), {"windows": [window]})
 
     assert made["settings"]["windows"] == [window]
     opens = datetime.fromisoformat(made["closed_until"])
@@ -393,7 +408,9 @@ async def test_a_queue_outside_its_hours_is_closed(api_of: Api, store: MemorySto
 
 
 async def test_a_removed_queue_is_gone_at_once(on_each: Api) -> None:
-    await on_each.good("PATCH", "/queues/brief", {"weights": {"acme": 2}, "fairness": "round_robin"})
+    await on_each.good(
+        "PATCH", "/queues/brief?create=true", {"weights": {"acme": 2}, "fairness": "round_robin"}
+    )
     await on_each.good("GET", "/overview")  # which is kept for two seconds
 
     assert (await on_each("DELETE", "/queues/brief")).status_code == 204
@@ -404,7 +421,7 @@ async def test_a_removed_queue_is_gone_at_once(on_each: Api) -> None:
 
 
 async def test_a_queue_is_removed_once_nothing_is_in_it(api_of: Api, store: MemoryStore) -> None:
-    await api_of.good("PATCH", at("mail"), {"paused": True})
+    await api_of.good("PATCH", at("mail", "?create=true"), {"paused": True})
     made = await api_of.good("POST", "/tasks", {"type": "t", "queue": "mail"})
 
     problem(await api_of("DELETE", at("mail")), 409, "refused")

@@ -54,7 +54,7 @@ async def test_where_a_triggered_task_is(mounted: Api) -> None:
 async def test_where_the_next_page_is(path: str, mounted: Api, place: str) -> None:
     for number in range(5):
         await mounted.enqueue()
-        await mounted.good("PATCH", f"/queues/q{number}", {"stripes": 2})
+        await mounted.good("PATCH", f"/queues/q{number}?create=true", {"stripes": 2})
     found: list[str] = []
     at: str | None = f"{mounted.url}{path}"
     while at is not None:

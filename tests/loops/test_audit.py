@@ -71,10 +71,10 @@ async def rotate(operator: Operator) -> None:
 
 
 DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
-    (Operator, "pause"): (lambda o: o.pause("mail"), "pause", "queue mail"),
+    (Operator, "pause"): (lambda o: o.pause("mail", create=True), "pause", "queue mail"),
     (Operator, "resume"): (lambda o: o.resume("paused"), "resume", "queue paused"),
-    (Operator, "stripe"): (lambda o: o.stripe("mail", 2), "set", "queue mail"),
-    (Operator, "set_queue"): (lambda o: o.set_queue("mail", ageing=None), "set", "queue mail"),
+    (Operator, "stripe"): (lambda o: o.stripe("mail", 2, create=True), "set", "queue mail"),
+    (Operator, "set_queue"): (lambda o: o.set_queue("mail", ageing=None, create=True), "set", "queue mail"),
     (Operator, "remove_type"): (lambda o: o.remove_type("standing"), "remove", "type standing"),
     (Operator, "remove_queue"): (lambda o: o.remove_queue("paused"), "remove", "queue paused"),
     (Operator, "stop_archiving"): (lambda o: o.stop_archiving(), "remove", "archive history"),
@@ -144,7 +144,7 @@ async def test_every_change_leaves_a_line_with_who_and_why(
 
 
 async def test_who_is_not_said_is_the_program(app: App) -> None:
-    await app.operator.pause("mail")
+    await app.operator.pause("mail", create=True)
 
     (line,) = (await app.operator.audit()).items
     assert (line.who, line.why) == ("the shop", "")
@@ -152,7 +152,7 @@ async def test_who_is_not_said_is_the_program(app: App) -> None:
 
 async def test_a_line_reads_as_what_was_done(app: App) -> None:
     operator = app.operator
-    await operator.pause("mail")
+    await operator.pause("mail", create=True)
     await operator.set_queue("mail", ageing="5m")
     await operator.set_queue("mail", ageing="10m", paused=False)
     await operator.set_queue("mail", retention=Retention(dead=None))
@@ -251,7 +251,7 @@ async def test_what_a_program_declares_is_not_an_act() -> None:
 
 def test_blocking_operators_act_as_somebody_too() -> None:
     operator = App("memory://").sync_operator.acting_as(ANN)
-    operator.pause("mail")
+    operator.pause("mail", create=True)
     operator.limits.set("calls", create=True, queue="mail", running=1)
 
     assert {(line.who, line.subject) for line in operator.audit().items} == {

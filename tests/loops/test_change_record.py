@@ -60,9 +60,9 @@ async def queue(store: MemoryStore) -> QueueSettings:
 
 
 async def test_a_pause_survives_a_change_of_settings(store: MemoryStore, bob: Operator) -> None:
-    ann = Operator(contended(store, lambda: bob.pause("mail")), By(who="ann"))
+    ann = Operator(contended(store, lambda: bob.pause("mail", create=True)), By(who="ann"))
 
-    made = await ann.set_queue("mail", ageing="1m")
+    made = await ann.set_queue("mail", ageing="1m", create=True)
 
     assert made == await queue(store)
     assert made.paused
@@ -72,7 +72,7 @@ async def test_a_pause_survives_a_change_of_settings(store: MemoryStore, bob: Op
 
 
 async def test_a_change_of_settings_survives_a_pause(store: MemoryStore, bob: Operator) -> None:
-    await bob.set_queue("mail", stripes=2)
+    await bob.set_queue("mail", stripes=2, create=True)
     ann = Operator(contended(store, lambda: bob.set_queue("mail", stripes=4)), By(who="ann"))
 
     await ann.pause("mail")
@@ -125,7 +125,7 @@ async def test_a_schedule_that_is_removed_while_it_is_paused_stays_removed(
 
 
 async def test_an_operators_change_survives_a_deployment(store: MemoryStore, bob: Operator) -> None:
-    app = App(contended(store, lambda: bob.pause("mail")))
+    app = App(contended(store, lambda: bob.pause("mail", create=True)))
     app.queue("mail", ageing="1m")
 
     await app.open()
@@ -136,6 +136,7 @@ async def test_an_operators_change_survives_a_deployment(store: MemoryStore, bob
 
 async def test_endless_contention_is_reported(store: MemoryStore, bob: Operator) -> None:
     numbers = iter(range(1, 1000))
+    await bob.pause("mail", create=True)
     busy = contended(store, lambda: bob.set_queue("mail", weights=None, stripes=next(numbers) % 60 + 1), 999)
 
     with pytest.raises(Conflict, match="queue 'mail' was changed"):

@@ -81,7 +81,9 @@ async def test_spelling_it_in_another_way_is_no_change(store: Store) -> None:
 
 
 async def test_what_is_not_declared_is_the_operators(store: Store) -> None:
-    await App(store).operator.set_queue("mail", fairness="random", retention=Retention(dead=None))
+    await App(store).operator.set_queue(
+        "mail", fairness="random", retention=Retention(dead=None), create=True
+    )
     await App(store).operator.pause("mail")
 
     await shop(store, ageing="1m").open()
@@ -111,7 +113,7 @@ async def test_a_program_that_declares_nothing_changes_nothing(store: Store) -> 
 
 
 async def test_a_declaration_wins_over_what_contradicts_it(store: Store) -> None:
-    await App(store).operator.set_queue("mail", stripes=4)
+    await App(store).operator.set_queue("mail", stripes=4, create=True)
     await App(store).operator.pause("mail")
 
     await shop(store, fairness="round_robin").open()
@@ -276,7 +278,7 @@ async def test_a_limit_by_a_field_that_its_type_lacks_is_refused(store: Store) -
 
 async def test_a_senseless_change_changes_nothing(store: Store) -> None:
     operator = App(store).operator
-    await operator.set_queue("mail", fairness="round_robin", weights={"acme": 2})
+    await operator.set_queue("mail", fairness="round_robin", weights={"acme": 2}, create=True)
     before = await settings(store)
 
     with pytest.raises(InvalidOption, match="1 to 100"):
@@ -291,7 +293,7 @@ def test_programs_without_a_loop_do_the_same() -> None:
     app = App("memory://")
     operator = app.sync_operator
 
-    assert operator.set_queue("mail", fairness="random").fairness is Fairness.RANDOM
+    assert operator.set_queue("mail", fairness="random", create=True).fairness is Fairness.RANDOM
     assert operator.limits.set("one", create=True, all=True, running=3) == operator.limits.get("one")
     assert operator.limits.change("one", running=2).running == 2
     assert [limit.name for limit in operator.limits.list()] == ["one"]

@@ -180,8 +180,32 @@ async def test_every_task_is_found_page_by_page(app: App) -> None:
             await app.operator.find(page=Page(limit=limit))
 
 
+async def test_a_misspelt_queue_is_refused_and_not_made(app: App) -> None:
+    @app.task(queue="mail")
+    async def welcome() -> None: ...
+
+    await app.client.send("bill", queue="bills")
+    operator = app.operator
+
+    for act in (
+        lambda: operator.set_queue("bils", ageing="5m"),
+        lambda: operator.pause("bils"),
+        lambda: operator.resume("bils"),
+        lambda: operator.stripe("bils", 2),
+    ):
+        with pytest.raises(NotFound, match=r"no queue 'bils'; did you mean 'bills'\?; create=True"):
+            await act()
+    assert await operator.queues() == ()
+
+    await operator.set_queue("mail", ageing="5m")  # named by a type of this app
+    await operator.pause("bills")  # named by a task
+    await operator.pause("mail")
+    await operator.set_queue("new", create=True, ageing="5m")
+    assert [one.name for one in await operator.queues()] == ["bills", "mail", "new"]
+
+
 async def test_pausing_is_remembered_over_a_declaration_of_the_queue(app: App) -> None:
-    await app.operator.pause("mail")
+    await app.operator.pause("mail", create=True)
     app.queue("mail", ageing="5m")
     await app.open()
 
@@ -197,7 +221,7 @@ def test_blocking_operators_do_the_same(app: App) -> None:
     assert operator.task(handle.id).state is State.READY
     assert operator.cancel(Filter(), by=ANN) == 1
     assert operator.replay(Filter(ids=(handle.id,)), by=ANN) == 1
-    operator.pause("mail")
+    operator.pause("mail", create=True)
     operator.resume("mail")
     assert [queue.paused for queue in operator.queues()] == [False]
     assert [count.number for count in operator.count()] == [1]

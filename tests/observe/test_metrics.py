@@ -176,7 +176,7 @@ async def test_the_gauges_of_a_worker_at_work(app: App) -> None:
         entered.set()
         await gate.wait()
 
-    await app.operator.pause("idle")
+    await app.operator.pause("idle", create=True)
     async with working(app, slots=4, keeper=True) as worker:
         app.metrics().meter.slots(4, lambda: len(worker.held))
         await eventful.aenqueue()

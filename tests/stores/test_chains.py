@@ -298,7 +298,7 @@ async def test_a_join_is_called_with_results_that_are_past_their_retention(
         clock.advance(timedelta(days=1))
         await app.operator.prune(NOTHING_KEPT)
 
-    await app.operator.pause("joins")
+    await app.operator.pause("joins", create=True)
     last = await enqueued_join(app, add, join.step(results=RESULT), how)
     await drained(app)
     await prune()

@@ -184,6 +184,6 @@ async def test_a_spread_into_a_paused_queue_is_refused_and_changes_nothing(
 
 async def test_a_paused_queue_without_dead_letters_does_not_hold_up_a_spread(store: Store) -> None:
     await dead_letters(store, 2)
-    await Operator(store, ANN).pause("mail")
+    await Operator(store, ANN).pause("mail", create=True)
 
     assert await spread(store, Pace(spread="20m")) == 2

@@ -32,8 +32,8 @@ from ..errors import (
 )
 from .blocking_calls import is_on_event_loop, run_without_loop, warn_on_event_loop
 from .builder import TaskBuilder, encoded_payload
-from .predecessors import look_up
 from .published_types import KnownTypes
+from .tasks.predecessors import look_up
 from .tasks.unserved import told_if_unserved
 
 R = TypeVar("R")  # the result of a task

@@ -31,9 +31,8 @@ from .._observe.history_reader import HistoryReader
 from .._policy.history.points import History
 from .._policy.input.encrypted import refuse_marked
 from .._policy.input.fingerprint import fingerprint_like
-from .._policy.input.options import checked_name
-from .._policy.input.quote import counted, quoted, suggestion
-from .._policy.order.queue_options import QueueChanges, changed_queue
+from .._policy.input.quote import quoted, suggestion
+from .._policy.order.queue_options import QueueChanges
 from .._policy.task_secrets import masked_attempt, task_mask
 from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused
@@ -45,8 +44,9 @@ from .endpoints import Endpoints
 from .keys import Keys
 from .limits import Limits
 from .published_types import KnownTypes
+from .queues import QueueEditor
 from .quotas import Quotas
-from .records import change_record, list_records, search_audit
+from .records import list_records, search_audit
 from .schedules import Schedules
 from .tasks.batches import apply_in_batches, apply_to, prune_in_batches
 from .tasks.export import EndedTask, export_tasks, next_ones
@@ -69,6 +69,7 @@ class Operator:
         self._by = by
         self._types = types or KnownTypes(store, TaskTypes())
         self._history = HistoryReader(store)
+        self._queues = QueueEditor(store, by, self._types)
         self.keys = Keys(store, by)
         self.limits = Limits(store, by, self._types)
         self.quotas = Quotas(store, by)
@@ -285,38 +286,38 @@ class Operator:
         """Record in the audit log that the secrets of these tasks are shown; call it before you show them."""
         await apply_to(self._store, Reveal(by=self._by), ids)
 
-    async def pause(self, queue: str) -> None:
+    async def pause(self, queue: str, *, create: bool = False) -> None:
         """Pause a queue: no task of it is claimed until it is resumed. Running ones continue."""
-        await self.set_queue(queue, paused=True)
+        await self.set_queue(queue, paused=True, create=create)
 
-    async def resume(self, queue: str) -> None:
+    async def resume(self, queue: str, *, create: bool = False) -> None:
         """Resume a paused queue."""
-        await self.set_queue(queue, paused=False)
+        await self.set_queue(queue, paused=False, create=create)
 
-    async def stripe(self, queue: str, stripes: int) -> None:
+    async def stripe(self, queue: str, stripes: int, *, create: bool = False) -> None:
         """Spread the queue's new tasks over this many stripes, 1 to 64; order holds within each.
 
         Programs notice within seconds. Tasks in former stripes are still claimed.
         """
-        await self.set_queue(queue, stripes=stripes)
+        await self.set_queue(queue, stripes=stripes, create=create)
 
     async def set_queue(
-        self, queue: str, *, paused: bool | None = None, **changes: Unpack[QueueChanges]
+        self,
+        queue: str,
+        *,
+        create: bool = False,
+        paused: bool | None = None,
+        **changes: Unpack[QueueChanges],
     ) -> QueueSettings:
         """Change the settings of a queue that are given, and return all of them. None resets one.
 
             await app.operator.set_queue("mail", fairness="round_robin", weights={"acme": 3, "ada": None})
 
         This changes the weight of acme, removes that of ada and leaves the others. `paused` pauses or resumes
-        the queue in the same step; None leaves that as it is. See `App.queue`. Raises InvalidOption.
+        the queue in the same step; None leaves that as it is. `create`: set up a queue that no task, worker,
+        task type or setting names yet. See `App.queue`. Raises NotFound or InvalidOption.
         """
-        checked_name(queue, "queue")
-
-        def change(stored: QueueSettings | None) -> QueueSettings:
-            settings = changed_queue(stored or QueueSettings(name=queue), changes)
-            return settings if paused is None else replace(settings, paused=paused)
-
-        return await change_record(self._store, QueueSettings, queue, change, self._by)
+        return await self._queues.change(queue, changes, paused=paused, create=create)
 
     async def remove_queue(self, queue: str) -> None:
         """Remove the settings of a queue that is not used any more, so that it is no longer listed.
@@ -325,19 +326,9 @@ class Operator:
         NotFound if it has no settings.
         """
         await self._store.open()
-        standing = (*PENDING, State.RUNNING, State.DEAD)
-        counts = await self._store.count(Filter(queues=(queue,), states=standing), ())
-        if number := sum(count.number for count in counts):
-            raise Refused(
-                f"queue {quoted(queue)} has {counted(number, 'task')} that have not ended or are dead; let "
-                f"them end, cancel or discard them first"
-            )
         now = await self._store.now()
-        sessions = [one for one in await self.workers() if one.expires_at > now]
-        if any(queue in session.worker.queues for session in sessions):
-            raise Refused(f"a live worker serves queue {quoted(queue)}; stop it first")
-        if not await self._store.remove(QueueSettings, queue, self._by):
-            raise NotFound(f"queue {quoted(queue)} has no settings to remove")
+        live = [one.worker for one in await self.workers() if one.expires_at > now]
+        await self._queues.remove(queue, {name for worker in live for name in worker.queues})
 
     async def prune(self, default: Retention | None = None) -> int:
         """Delete ended tasks that are past their retention. Returns how many.

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from .._client.builder import TaskBuilder, checked_payload
 from .._client.client import Handle
-from .._client.predecessors import existing
+from .._client.tasks.predecessors import existing
 from .._documents.fields import Id, Instant, Seconds
 from .._encryption.encrypted_store import keyring_of
 from .._model.filter import Filter, Page

@@ -73,6 +73,7 @@ def test_an_unknown_queue_is_refused(run: Run, command: tuple[str, ...]) -> None
     assert ran.code != 0
     assert "there is no queue 'mial'" in ran.err
     assert "did you mean 'mail'?" in ran.err
+    assert ("--create" in ran.err) == (command != ("show",))
     assert [row["queue"] for row in run("queues", "list", "--json").rows] == ["mail"]
 
 

@@ -350,7 +350,7 @@ async def test_an_operators_stripes_outlive_an_app_that_declares_none(store: Pos
 
 async def test_a_declared_number_takes_the_place_of_an_operators(store: PostgresStore) -> None:
     app = App(store)
-    await app.operator.stripe("mail", 8)
+    await app.operator.stripe("mail", 8, create=True)
     app.queue("mail", stripes=2)
 
     await app.open()
@@ -361,7 +361,7 @@ async def test_a_declared_number_takes_the_place_of_an_operators(store: Postgres
 @pytest.mark.parametrize("number", [0, 65, 2.5])
 async def test_a_senseless_number_is_refused_and_changes_nothing(store: PostgresStore, number: Any) -> None:
     app = App(store)
-    await app.operator.stripe("mail", 8)
+    await app.operator.stripe("mail", 8, create=True)
 
     with pytest.raises(InvalidOption, match="stripes must be a whole number from 1 to 64"):
         await app.operator.stripe("mail", number)

@@ -6,6 +6,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from ..._client.queues import require_queues
 from ..._documents.queues import (
     QueueDocument,
     QueueTenantDocument,
@@ -17,10 +18,8 @@ from ..._model.filter import Filter
 from ..._model.queue import MAX_STRIPES, Fairness
 from ..._model.state import State
 from ..._observe.overview import COUNTED, read_overview, read_tenants
-from ..._policy.input.options import checked_name
-from ..._policy.input.quote import counted, quoted, suggestion
+from ..._policy.input.quote import counted
 from ..._store.protocol import Capability
-from ...errors import NotFound
 from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options, name_command
 from ..options import ALWAYS, STRICT, ageing, choice_option, name_and_number, number_option, window
@@ -50,25 +49,13 @@ create_option = click.option(
 )
 
 
-async def _require_known(cli: Cli, queues: Sequence[str], *, create: bool | None = None) -> None:
-    """Raise NotFound for a queue that nothing names, with the one that was probably meant."""
-    names = [checked_name(queue, "queue") for queue in queues]
-    if create:
-        return
-    known = (await read_overview(cli.app.store)).queues
-    for name in names:
-        if name not in known:
-            hint = suggestion(name, known, "`windlass queues list` shows all queues")
-            new = "" if create is None else "; --create sets it up as a new one"
-            raise NotFound(f"there is no queue {quoted(name)}{hint}{new}")
-
-
 async def _switch(
-    cli: Cli, names: Sequence[str], act: Callable[[str], Awaitable[None]], past: str, *, create: bool
+    cli: Cli, names: Sequence[str], act: Callable[..., Awaitable[None]], past: str, *, create: bool
 ) -> None:
-    await _require_known(cli, names, create=create)
+    if not create:
+        await require_queues(cli.app.store, names, new=True)  # of all, before the first one is changed
     for name in names:
-        await act(name)
+        await act(name, create=True)
         cli.output.say(f"{past} {name}", await _queue(cli, name))
 
 
@@ -114,8 +101,7 @@ async def stripe(cli: Cli, queue: str, stripes: int, create: bool) -> None:
     Many workers then contend less. Order holds only within a stripe; with 1 the queue is in order again.
     Programs notice within seconds. An app that declares the number resets it when its declaration changes.
     """
-    await _require_known(cli, [queue], create=create)
-    await cli.operator.stripe(queue, stripes)
+    await cli.operator.stripe(queue, stripes, create=create)
     cli.output.say(f"{queue} has {counted(stripes, 'stripe')}", await _queue(cli, queue))
     _note_stripes(cli, stripes)
 
@@ -176,9 +162,7 @@ def set_queue(cli: Cli, /, *, queue: str, create: bool, **given: Any) -> None:
         changes["windows"] = None
 
     async def work() -> None:
-        await cli.app.store.open()
-        await _require_known(cli, [queue], create=create)
-        await cli.operator.set_queue(queue, **changes)
+        await cli.operator.set_queue(queue, create=create, **changes)
         document = await _queue(cli, queue)
         cli.output.say(f"{queue}: {_settings_text(document) or 'fifo'}", document)
         _note_stripes(cli, changes.get("stripes") or 1)
@@ -191,7 +175,7 @@ def set_queue(cli: Cli, /, *, queue: str, create: bool, **given: Any) -> None:
 @on_store
 async def show(cli: Cli, queue: str) -> None:
     """Show the settings of a queue."""
-    await _require_known(cli, [queue])
+    await require_queues(cli.app.store, [queue])
     found = await _queue(cli, queue)
     if cli.as_json:
         cli.output.document(found)
@@ -208,7 +192,7 @@ async def tenants(cli: Cli, queue: str, number: int) -> None:
 
     `oldest` is how long the oldest ready task has been due; `weight` is the tenant's turns in each round.
     """
-    await _require_known(cli, [queue])
+    await require_queues(cli.app.store, [queue])
     settings = {one.name: one for one in await cli.operator.queues()}
     found = await read_tenants(cli.app.store, Filter(queues=(queue,)))
     listed = queue_tenants(found, settings.get(queue), number)

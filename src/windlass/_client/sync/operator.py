@@ -203,32 +203,33 @@ class SyncOperator(Twin[Operator]):
         """Record in the audit log that the secrets of these tasks are shown; call it before you show them."""
         self._loop.run(self._inner.reveal(ids))
 
-    def pause(self, queue: str) -> None:
+    def pause(self, queue: str, *, create: bool = False) -> None:
         """Pause a queue: no task of it is claimed until it is resumed. Running ones continue."""
-        self._loop.run(self._inner.pause(queue))
+        self._loop.run(self._inner.pause(queue, create=create))
 
-    def resume(self, queue: str) -> None:
+    def resume(self, queue: str, *, create: bool = False) -> None:
         """Resume a paused queue."""
-        self._loop.run(self._inner.resume(queue))
+        self._loop.run(self._inner.resume(queue, create=create))
 
-    def stripe(self, queue: str, stripes: int) -> None:
+    def stripe(self, queue: str, stripes: int, *, create: bool = False) -> None:
         """Spread the queue's new tasks over this many stripes, 1 to 64; order holds within each.
 
         Programs notice within seconds. Tasks in former stripes are still claimed.
         """
-        self._loop.run(self._inner.stripe(queue, stripes))
+        self._loop.run(self._inner.stripe(queue, stripes, create=create))
 
     def set_queue(
-        self, queue: str, *, paused: bool | None = None, **changes: Unpack[QueueChanges]
+        self, queue: str, *, create: bool = False, paused: bool | None = None, **changes: Unpack[QueueChanges]
     ) -> QueueSettings:
         """Change the settings of a queue that are given, and return all of them. None resets one.
 
             app.sync_operator.set_queue("mail", fairness="round_robin", weights={"acme": 3, "ada": None})
 
         This changes the weight of acme, removes that of ada and leaves the others. `paused` pauses or resumes
-        the queue in the same step; None leaves that as it is. See `App.queue`. Raises InvalidOption.
+        the queue in the same step; None leaves that as it is. `create`: set up a queue that no task, worker,
+        task type or setting names yet. See `App.queue`. Raises NotFound or InvalidOption.
         """
-        return self._loop.run(self._inner.set_queue(queue, paused=paused, **changes))
+        return self._loop.run(self._inner.set_queue(queue, create=create, paused=paused, **changes))
 
     def remove_queue(self, queue: str) -> None:
         """Remove the settings of a queue that is not used any more, so that it is no longer listed.

@@ -20,8 +20,8 @@ from ..._model.key import Scope
 from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, MAX_WINDOWS, Fairness, Level, Retention
 from ..._policy.order.queue_options import QueueChanges
 from ...errors import NotFound
-from ..input_fields import Why, given_fields
-from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
+from ..input_fields import CreateFlag, CreateQuery, Why, given_fields
+from ..operation import AnyRequest, ApiRequest, Operations
 from .events import visible_overview
 from .tasks import ReasonQuery
 
@@ -44,6 +44,12 @@ class QueueChangesInput(Struct, kw_only=True, forbid_unknown_fields=True):
     stripes: Annotated[int, Meta(ge=1, le=MAX_STRIPES)] | UnsetType | None = UNSET
     windows: Annotated[list[WindowText], Meta(max_length=MAX_WINDOWS)] | UnsetType | None = UNSET
     why: Why = ""
+
+
+class SwitchQuery(ReasonQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason, for the audit log, and whether to set up a queue that nothing names yet."""
+
+    create: CreateFlag = False
 
 
 class TenantsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,26 +92,29 @@ async def list_queue_tenants(request: ApiRequest[TenantsQuery, None]) -> QueueTe
 
 
 @queues("PATCH", "/queues/{queue}", Scope.OPERATE, bound=True)
-async def set_queue(request: ApiRequest[NoQuery, QueueChangesInput]) -> QueueDocument:
+async def set_queue(request: ApiRequest[CreateQuery, QueueChangesInput]) -> QueueDocument:
     """Change settings of a queue. Omitted fields stay as they are. Programs notice within seconds."""
     body, queue = request.body, _controlled_queue(request)
     changes, paused = _changes(body), None if body.paused is UNSET else body.paused
     if changes or paused is not None:
-        await request.operator(body.why).set_queue(queue, paused=paused, **changes)
+        create = _creates(request, create=request.query.create)
+        await request.operator(body.why).set_queue(queue, create=create, paused=paused, **changes)
     return await get_queue(request)
 
 
 @queues("POST", "/queues/{queue}/pause", Scope.OPERATE, bound=True)
-async def pause_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
+async def pause_queue(request: ApiRequest[SwitchQuery, None]) -> QueueDocument:
     """Pause a queue: no task starts until it is resumed; running tasks continue."""
-    await request.operator(request.query.why).pause(_controlled_queue(request))
+    queue, create = _controlled_queue(request), _creates(request, create=request.query.create)
+    await request.operator(request.query.why).pause(queue, create=create)
     return await get_queue(request)
 
 
 @queues("POST", "/queues/{queue}/resume", Scope.OPERATE, bound=True)
-async def resume_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
+async def resume_queue(request: ApiRequest[SwitchQuery, None]) -> QueueDocument:
     """Resume a queue."""
-    await request.operator(request.query.why).resume(_controlled_queue(request))
+    queue, create = _controlled_queue(request), _creates(request, create=request.query.create)
+    await request.operator(request.query.why).resume(queue, create=create)
     return await get_queue(request)
 
 
@@ -121,6 +130,11 @@ def _controlled_queue(request: AnyRequest) -> str:
     queue = request.path("queue")
     request.caller.require_queue_control(queue)
     return queue
+
+
+def _creates(request: AnyRequest, *, create: bool) -> bool:
+    """Whether the queue need not exist: those that a key is bound to always do, and are listed to it."""
+    return create or request.caller.queues is not None
 
 
 async def _documents(request: AnyRequest) -> list[QueueDocument]:

@@ -184,7 +184,7 @@ class TestExpectedRecords(StoreTest):
 
     async def test_changes_to_different_fields_at_the_same_time_all_stand(self) -> None:
         operator = Operator(self.store, OPERATOR)
-        await operator.set_queue("q", fairness="round_robin")
+        await operator.set_queue("q", fairness="round_robin", create=True)
 
         await asyncio.gather(
             operator.pause("q"),

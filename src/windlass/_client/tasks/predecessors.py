@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from .._model.filter import Filter, Page
-from .._model.task import Predecessor, TaskId, is_task_id
-from .._policy.input.new_task import checked_after, predecessor_of
-from .._policy.input.quote import quoted
-from .._store.protocol import Store
-from ..errors import InvalidOption, NotFound
+from ..._model.filter import Filter, Page
+from ..._model.task import Predecessor, TaskId, is_task_id
+from ..._policy.input.new_task import checked_after, predecessor_of
+from ..._policy.input.quote import quoted
+from ..._store.protocol import Store
+from ...errors import InvalidOption, NotFound
 
 
 @runtime_checkable

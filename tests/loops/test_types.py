@@ -22,6 +22,9 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    NaiveDatetime,
+    PlainSerializer,
+    RootModel,
     SecretBytes,
     SecretStr,
     computed_field,
@@ -315,6 +318,75 @@ async def test_what_does_not_validate_is_refused_when_it_is_enqueued(
             await enqueue()
         assert caught.value.pointer == pointer
         assert "SKU" not in str(caught.value) or "SKU" in pointer  # no values, which may be secret
+
+
+class Visit(BaseModel):
+    at: datetime | None = Field(None, alias="when")
+    parts: dict[int, Decimal] = {}
+    others: "list[Visit]" = []
+
+
+@pydantic_dataclass
+class Stop:
+    at: datetime
+
+
+class Log(BaseModel):
+    local: NaiveDatetime
+    stamp: Annotated[datetime, PlainSerializer(lambda at: at.timestamp(), return_type=float)]
+
+
+class Plain(Struct):
+    at: datetime | None = None
+    price: Decimal | None = None
+
+
+NOON = datetime(2026, 1, 1, 12, 0, 0, 5)  # noqa: DTZ001 - naive, to be refused
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "pointer", "why"),
+    [
+        (Visit, Visit(when=NOON), "/value/when", "a datetime without a time zone; pass an aware datetime"),
+        (Visit, {"when": NOON}, "/value/when", "without a time zone"),
+        (Visit, Visit(others=[Visit(), Visit(when=NOON)]), "/value/others/1/when", "without a time zone"),
+        (list[Visit] | None, [Visit(when=NOON)], "/value/0/when", "without a time zone"),
+        (RootModel[list[datetime]], RootModel[list[datetime]]([NOON]), "/value/0", "without a time zone"),
+        (Stop, Stop(NOON), "/value/at", "without a time zone"),
+        (Visit, Visit.model_construct(parts={3: Decimal("NaN")}), "/value/parts/3", "is NaN"),
+        (Plain, Plain(at=NOON), "/value/at", "without a time zone"),
+        (Plain, Plain(price=Decimal("Infinity")), "/value/price", "is infinite"),
+        (dict[int, Decimal], {1: Decimal("NaN")}, "/value/1", "is NaN"),
+        (Any, [Plain(price=Decimal("NaN"))], "/value/0/price", "is NaN"),
+    ],
+)
+def test_naive_datetimes_and_decimals_that_are_no_numbers_are_refused_with_their_place(
+    app: App, hint: Any, value: Any, pointer: str, why: str
+) -> None:
+    def take(value: Any) -> None: ...
+
+    take.__annotations__["value"] = hint
+    taking = app.task(name="take")(take)
+
+    with pytest.raises(InvalidPayload, match=why) as caught:
+        taking.enqueue(value=value)
+
+    assert caught.value.pointer == pointer
+    assert f"the payload at {pointer} " in str(caught.value)
+
+
+async def test_what_a_model_declares_to_be_naive_or_spells_by_itself_is_taken(app: App) -> None:
+    got: list[Log] = []
+
+    @app.task(name="keep")
+    async def keep(log: Log) -> None:
+        got.append(log)
+
+    log = Log(local=NOON, stamp=NOON)
+    await keep.aenqueue(log=log)
+    await drained(app)
+
+    assert got == [Log(local=NOON, stamp=datetime.fromtimestamp(NOON.timestamp(), UTC))]
 
 
 async def test_validators_of_attrs_and_dataclasses_are_asked(app: App) -> None:

@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, time
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import inspect
 
+from .._policy.input.payload import CHECKED
 from ..errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -158,10 +160,10 @@ def _parts(info: inspect.Type) -> Iterator[inspect.Type]:
 
 def _with_text_keys(value: Any) -> Any:
     """Return a value with the keys of its mappings as text; unchanged if it has parts without a JSON form."""
-    try:
-        return msgspec.to_builtins(value, str_keys=True, builtin_types=(datetime, time))
-    except (TypeError, RecursionError):
-        return value
+    for kept in (CHECKED, (datetime, time)):  # keys that are decimals become text only if all decimals do
+        with suppress(TypeError, RecursionError):
+            return msgspec.to_builtins(value, str_keys=True, builtin_types=kept)
+    return value
 
 
 def _shown(hint: Any) -> str:

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
-from pydantic import TypeAdapter, ValidationError
+from pydantic import NaiveDatetime, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import to_jsonable_python
 
+from .._policy.input.payload import check_value
 from .._policy.input.quote import counted
 from ..errors import InvalidPayload
 from .annotation import parts_of, refusal
@@ -34,6 +37,9 @@ class PydanticCodec:
         if "" in secret:
             raise refusal(hint, what, "a secret is masked by the name of its field, and here it has none")
         self.secret = tuple(sorted(secret))
+        parts = [part for _, part in parts_of(hint, name) if isinstance(part, type)]
+        # A field declared as NaiveDatetime takes no other.
+        self._checked = (Decimal,) if NaiveDatetime in parts else (Decimal, datetime)
 
     def encode(self, value: Any) -> Any:
         """Return a value as plain JSON values. Raises InvalidPayload."""
@@ -46,7 +52,20 @@ class PydanticCodec:
             raise InvalidPayload(
                 f"Pydantic cannot encode {pointer or 'it'}: {error}", pointer=pointer
             ) from None
+        if self._name:
+            self._check(value, plain)
         return _revealed(value, plain) if self.secret else plain
+
+    def _check(self, value: Any, plain: Any) -> None:
+        """Raise InvalidPayload for what is refused outside of models, too: naive datetimes, Decimal("NaN").
+
+        What the serializers of a model spell in a way of their own is the model's affair.
+        """
+        for one, text, path in _leaves(value, plain, (self._name,)):
+            if isinstance(one, self._checked):
+                own = one.isoformat() if isinstance(one, datetime) else str(one)
+                if text == own:
+                    check_value(one, path)
 
     def decode(self, data: bytes | msgspec.Raw) -> Any:
         """Validate encoded JSON. Raises InvalidPayload, without the value in its message."""
@@ -77,6 +96,21 @@ def _path(loc: tuple[int | str, ...], text: bytes) -> Iterator[str]:
         else:
             continue
         yield str(part).replace("~", "~0").replace("/", "~1")
+
+
+def _leaves(value: Any, plain: Any, path: tuple[str | int, ...]) -> Iterator[tuple[Any, Any, Any]]:
+    """Iterate over the parts of a value without parts of their own: each with its JSON and its path."""
+    if hasattr(value, "root"):
+        yield from _leaves(value.root, plain, path)
+    elif isinstance(plain, list) and isinstance(value, Iterable):
+        for index, (one, below) in enumerate(zip(value, plain, strict=False)):
+            yield from _leaves(one, below, (*path, index))
+    elif isinstance(plain, dict):
+        values = value.values() if isinstance(value, Mapping) else map(_members(value).get, plain)
+        for one, (key, below) in zip(values, plain.items(), strict=False):
+            yield from _leaves(one, below, (*path, key))
+    else:
+        yield value, plain, path
 
 
 def _revealed(value: Any, plain: Any) -> Any:

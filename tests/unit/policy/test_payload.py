@@ -145,6 +145,10 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({"a": iter([])}, "/a", "a list_iterator, which JSON cannot represent"),
     ({"a": {1, "b"}}, "/a", "a set, which JSON cannot represent: .*pass plain values"),
     ({"a": Twice()}, "/a/a", "occurs twice"),
+    ({"a": [Decimal("NaN")]}, "/a/0", "is NaN.*pass null or a string"),
+    ({"a": Decimal("sNaN")}, "/a", "is NaN"),
+    ({"a": Decimal("-Infinity")}, "/a", "is infinite"),
+    ({"a": Box(Decimal("NaN"))}, "/a/item", "is NaN"),
     ({"a/b": {"c~d": math.nan}}, "/a~1b/c~0d", "is NaN"),
     ({"a\nb\x1b[2J": math.nan}, r"/a\nb\x1b[2J", "is NaN"),
 ]

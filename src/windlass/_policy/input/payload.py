@@ -5,8 +5,9 @@ Values are checked once, here, and are opaque bytes from then on. Errors give th
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -19,6 +20,9 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 _MAX_POINTER = 500
 _SHORT = 10_000  # bytes
+CHECKED = (datetime, time, Decimal)
+"""What is checked value by value, so that other conversions leave it as it is."""
+
 _MINUTE = timedelta(minutes=1)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _encoder = msgspec.json.Encoder()
@@ -41,6 +45,14 @@ def encode(value: object, what: str, *, max_bytes: int = MAX_BYTES) -> bytes:
     if len(data) > max_bytes:
         raise _too_large(what, f"{len(data):,}", max_bytes)
     return data
+
+
+def check_value(value: object, path: Iterable[str | int]) -> None:
+    """Raise InvalidPayload unless this value may be in a payload, to which `path` leads."""
+    where: _Path = ()
+    for part in path:
+        where = (where, part)
+    _Converter("payload", MAX_BYTES).plain(value, where)
 
 
 def parse_payload(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> bytes:
@@ -118,13 +130,8 @@ class _Converter:
                 if not _INT_MIN <= value <= _INT_MAX:
                     raise self._invalid(path, "is an integer of more than 64 bits; pass it as a string")
                 return int.__index__(value)
-            case float():
-                if not math.isfinite(value):
-                    name = "NaN" if math.isnan(value) else "infinite"
-                    raise self._invalid(
-                        path, f"is {name}, which JSON cannot represent; pass null or a string"
-                    )
-                return float.__float__(value)
+            case float() | Decimal():
+                return self._number(value, path)
             case Mapping():
                 return self._members(value, path, depth)
             case list() | tuple():
@@ -164,6 +171,14 @@ class _Converter:
         self._count(len(value))
         return str.__str__(value)
 
+    def _number(self, value: float | Decimal, path: _Path) -> float | str:
+        """Return a float as it is, and a decimal as text."""
+        finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
+        if not finite:
+            name = "NaN" if "nan" in str(value).lower() else "infinite"
+            raise self._invalid(path, f"is {name}, which JSON cannot represent; pass null or a string")
+        return self._text(str(value), path) if isinstance(value, Decimal) else float.__float__(value)
+
     def _moment(self, value: datetime | time, path: _Path) -> str:
         offset = value.utcoffset()
         if offset is None and isinstance(value, datetime):
@@ -173,7 +188,7 @@ class _Converter:
         return value.isoformat().replace("+00:00", "Z")
 
     def _builtin(self, value: object, path: _Path, depth: int) -> object:
-        """Convert a date, UUID, Decimal, set, dataclass, Struct or bytes with msgspec."""
+        """Convert a date, UUID, set, dataclass, Struct or bytes with msgspec."""
 
         def unknown(inner: object) -> Any:
             if inner is not value:
@@ -183,10 +198,7 @@ class _Converter:
             )
 
         try:
-            # Keep nested datetimes as they are: they are checked in turn.
-            return msgspec.to_builtins(
-                value, builtin_types=(datetime, time), order="deterministic", enc_hook=unknown
-            )
+            return msgspec.to_builtins(value, builtin_types=CHECKED, order="deterministic", enc_hook=unknown)
         except RecursionError:
             raise self._too_deep(path) from None
         except TypeError as error:  # a set that cannot be sorted, an unsupported key

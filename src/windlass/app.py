@@ -204,13 +204,13 @@ class App(AppDeclarations):
             expires=checked_expiry(expires),
             unique=is_unique,
             unique_for=period,
-            secret=(*self._secret, *checked_names(secret, "secret")),
+            secret=self._secret,
         )
-        former = checked_names(aliases, "aliases")
-        spec_of = partial(HandlerSpec, name=name, aliases=former, defaults=defaults, example=example)
+        former, own = checked_names(aliases, "aliases"), checked_names(secret, "secret")
+        spec = partial(HandlerSpec, name=name, aliases=former, secret=own, defaults=defaults, example=example)
 
         def declare(handler: Callable[..., Any]) -> TaskType[Any, Any, Any]:
-            return self._declare(spec_of(handler, backoff=delay, fatal=fatal, process=process), schedule)
+            return self._declare(spec(handler, backoff=delay, fatal=fatal, process=process), schedule)
 
         return declare if function is None else declare(function)
 

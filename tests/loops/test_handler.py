@@ -1,5 +1,7 @@
 """Handlers: what can be declared as one, and how its arguments are checked."""
 
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -71,6 +73,55 @@ def test_methods_are_refused_when_they_are_declared(app: App) -> None:
         def ported(self: Any, to: str) -> None: ...
 
     assert not app.types
+
+
+def numbers(upto: int) -> Iterator[int]:
+    yield from range(upto)
+
+
+async def anumbers(upto: int) -> AsyncIterator[int]:
+    yield upto
+
+
+class Numbers:
+    def __call__(self, upto: int) -> Iterator[int]:
+        yield upto
+
+
+def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [
+        numbers,
+        anumbers,
+        Numbers(),
+        functools.partial(numbers),
+        logged(anumbers),
+        logged(functools.partial(numbers)),
+    ],
+)
+def test_generators_are_refused_when_they_are_declared(app: App, generator: Callable[..., Any]) -> None:
+    """A call of one runs nothing: the task would be completed without having run."""
+    with pytest.raises(InvalidOption, match=r"'count' is a generator function, .*; return a list instead"):
+        app.task(name="count")(generator)
+
+    assert not app.types
+
+
+def test_a_handler_may_use_a_generator(app: App) -> None:
+    @app.task(name="count")
+    @logged
+    def count(upto: int) -> list[int]:
+        return list(numbers(upto))
+
+    assert count(2) == [0, 1]
 
 
 async def test_what_needs_no_object_is_no_method(app: App) -> None:

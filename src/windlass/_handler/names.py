@@ -1,5 +1,6 @@
 """Functions that a program declares: their names, and whether they can be called as they will be."""
 
+import functools
 import inspect
 import re
 import sys
@@ -49,6 +50,16 @@ def is_loaded_twice(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
         and code == getattr(inspect.unwrap(other), "__code__", None)
         and one.__module__ != other.__module__
     )
+
+
+def is_generator_function(function: Callable[..., Any]) -> bool:
+    """Tell whether a call makes a generator, async or not, also through `partial` and `functools.wraps`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    inner = inspect.unwrap(function)
+    if not inspect.isroutine(inner):  # an object that can be called
+        inner = type(inner).__call__
+    return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
 
 
 def takes(function: Callable[..., Any], arguments: int) -> bool:

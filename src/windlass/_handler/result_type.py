@@ -29,6 +29,13 @@ class ResultType:
         """The names of fields that are secret by their types."""
         return () if self._codec is None else self._codec.secret
 
+    def schema(self, refs: str) -> dict[str, Any]:
+        """Return the JSON schema of results, with what it refers to, by `refs` and a name, in `$defs`."""
+        if self._codec is not None:
+            return self._codec.schema(f"{refs}{{model}}")
+        (schema,), made = msgspec.json.schema_components([self._decoder.type], ref_template=f"{refs}{{name}}")
+        return {**schema, "$defs": made}
+
     def encode(self, value: Any) -> bytes | None:
         """Encode what a handler returned as JSON; None stays None. Raises Fatal if it is not JSON."""
         if value is None:

@@ -60,6 +60,7 @@ class Signature:
         self._needed = frozenset(field[0] for field in self._fields if len(field) == 2)
         self._refuse: Callable[[Any], None] | None = getattr(handler, _CHECK, None)
         self.result = ResultType(hints.get("return", Any), f"the result of {type_name!r}")
+        self._has_result = "return" in hints
 
     @property
     def fields(self) -> frozenset[str] | None:
@@ -139,6 +140,18 @@ class Signature:
             made |= described.pop("$defs", {})
             schema["properties"][name] = described
         return schema, made
+
+    def documents(self, refs: str) -> list[dict[str, Any]]:
+        """Return the JSON schemas of payloads and, if it is annotated, of the result; [] if there are none.
+
+        Each has what it refers to, by `refs` and a name, in `$defs`.
+        """
+        try:
+            schema, made = self.schema(refs)
+            documents = [{**schema, "additionalProperties": self._rest is not None, "$defs": made}]
+            return documents + ([self.result.schema(refs)] if self._has_result else [])
+        except (TypeError, RuntimeError):  # msgspec or Pydantic has a type that it cannot describe
+            return []
 
     def _convert(self, made: msgspec.Struct) -> None:
         """Replace what Pydantic converts; parameters with defaults may be UNSET."""

@@ -17,7 +17,8 @@ from .._policy.input.redact import merged
 from ..errors import InvalidOption, InvalidPayload
 from .around import GeneratorAround
 from .dependencies import Overrides, Plan, plan_of
-from .names import function_name, module_name
+from .names import function_name, is_generator_function, module_name
+from .secret_fields import REFS, check_secret
 from .signature import Signature
 
 logger = logging.getLogger("windlass.task")
@@ -56,11 +57,17 @@ class HandlerSpec:
         fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
         process: bool = False,
         aliases: tuple[str, ...] = (),
+        secret: tuple[str, ...] = (),
         example: Mapping[str, Any] | None = None,
     ) -> None:
         if not callable(handler):
             raise InvalidOption(f"@app.task takes a function, not {handler!r}; pass options by name")
         self.name = checked_name(name or function_name(handler), "task type")
+        if is_generator_function(handler):
+            raise InvalidOption(
+                f"the handler of {self.name!r} is a generator function, so a call of it runs nothing; "
+                f"return a list instead of using `yield`, or enqueue a task for each value"
+            )
         self.aliases = tuple(checked_name(alias, "alias") for alias in aliases)
         self.is_importable = name is not None or module_name(handler) is not None
         self.handler = handler
@@ -77,7 +84,9 @@ class HandlerSpec:
             )
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = Signature(handler, self.name)
-        self.defaults = replace(defaults, secret=merged(defaults.secret, self.signature.secret))
+        self.defaults = replace(defaults, secret=merged(defaults.secret, secret, self.signature.secret))
+        if secret:
+            check_secret(secret, self.signature.documents(REFS), f"the handler of {self.name!r}")
         self.plan = self.new_plan()
         if self.signature.fields is not None:
             check_fields(defaults.unique, self.signature.fields, f"the handler of {self.name!r}")

@@ -43,7 +43,7 @@ from ._policy.other_queues import check_keywords
 from ._store.outage import Outage
 from ._store.protocol import Store
 from ._stores import migration_sql, open_owner, open_store, owned_urls, shards_of, store_name
-from ._worker.process import run_process
+from ._worker.process import run_process, run_to_end
 from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
 from .alerts import AlertEvent, checked_secret
@@ -397,4 +397,4 @@ class App(AppDeclarations):
         """Run as a worker process, like `windlass worker`: until SIGTERM or SIGINT, then close the store."""
         install_filter(self.redact)
         worker = self.worker(settings)
-        run_process(lambda: worker.run(signals=True), self.close)
+        run_process(lambda: run_to_end(worker, self.store), self.close)

@@ -106,7 +106,7 @@ def test_a_misspelt_name_is_refused_with_what_was_meant(
         app.task(name="pay", secret=["card", secret] if handler is plain else [secret])(handler)
 
     assert str(caught.value) == (
-        f"secret names the field {secret!r}, which the handler of 'pay' neither takes nor is annotated to return"
-        + (f"; did you mean {meant!r}?" if meant else "")
+        f"secret names the field {secret!r}, which the handler of 'pay' neither takes nor is "
+        "annotated to return" + (f"; did you mean {meant!r}?" if meant else "")
     )
     assert not app.types

@@ -7,11 +7,18 @@ import logging
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+from .._client.tasks.left_ready import left_ready
+from .._store.protocol import Store
+from ..errors import WindlassError
+
+if TYPE_CHECKING:
+    from .worker import Worker
 
 logger = logging.getLogger("windlass.worker")
 
@@ -23,6 +30,24 @@ def run_process(run: Callable[[], Awaitable[None]], close: Callable[[], Awaitabl
     calm_collector()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_run_and_close(run, close))
+
+
+async def run_to_end(worker: "Worker", store: Store) -> None:
+    """Run a worker until a signal; if it drains, warn of tasks that it leaves."""
+    await worker.run(signals=True)
+    await warn_of_left(worker, store)
+
+
+async def warn_of_left(worker: "Worker", store: Store) -> bool:
+    """Log which tasks a worker leaves that was to drain and was not stopped; return whether there are any."""
+    if not worker.settings.drain or worker.is_stopping:
+        return False
+    left = ""
+    with suppress(WindlassError):  # a key may not show tasks; and nobody is left to retry for
+        left = await left_ready(store, worker.describe())
+    if left:
+        logger.warning("worker %s has drained: %s", worker.name, left)
+    return bool(left)
 
 
 async def _run_and_close(run: Callable[[], Awaitable[None]], close: Callable[[], Awaitable[None]]) -> None:

@@ -142,7 +142,8 @@ def test_drain_runs_ready_tasks_and_stops(
     worker = start("worker", "--drain", "-q", "mail", env={"WINDLASS_APP": "shop:app"})
     out, err = worker.communicate(timeout=30)
 
-    assert worker.returncode == 0, err
+    assert worker.returncode == 1, err
+    assert "has drained: 1 task left: 1 in queue default, which it does not serve" in err
     assert out == ""
     first = err.splitlines()[0]
     for text in ("shop:app", "4 task types", f"sqlite:///{folder}/windlass.db"):
@@ -152,6 +153,23 @@ def test_drain_runs_ready_tasks_and_stops(
     assert err.count("durable: ") == 1
     states = {row["id"]: row["state"] for row in run("tasks", "list", "--json").rows}
     assert states == {done: "completed", left: "ready"}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("options", [(), ("--workers", "2")])
+def test_a_drain_that_leaves_tasks_says_so_once(
+    start: Start, run: Run, enqueue: Callable[..., str], options: tuple[str, ...]
+) -> None:
+    run("enqueue", "shop.gone", "--undeclared")
+    run("enqueue", "shop.gone", "-q", "unheard-of", "--undeclared")
+
+    worker = start("worker", "shop:app", "--drain", *options)
+    _, err = worker.communicate(timeout=60)
+
+    assert worker.returncode == 1, err
+    assert err.count("has drained: 2 tasks left: ") == 1
+    assert "1 of type shop.gone in queue default, for which it has no handler" in err
+    assert "1 in queue unheard-of, which it does not serve" in err
 
 
 @pytest.mark.system

@@ -11,13 +11,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import click
 from msgspec import json
 
 from ..._policy.input.quote import counted
 from ..._supervisor.supervisor import Kind, Supervisor
+from ..._worker.process import warn_of_left
 from ..._worker.settings import WorkerSettings
 from ...errors import InvalidOption
 from ..command import Cli
+from ..exit_codes import ExitCode
 from ..run.health import Health, serve_health
 from ..run.owner import standing_by
 from .process import COMMAND, WorkerProcessSettings
@@ -25,6 +28,7 @@ from .reload import source_folders, watch_sources
 
 if TYPE_CHECKING:
     from ..._observe.metrics import Metrics
+    from ..._worker.worker import Worker
 
 logger = logging.getLogger("windlass.worker")
 
@@ -32,8 +36,8 @@ MAX_WORKERS = 256
 _CUT_SECONDS = 8.0  # after a second signal: handlers clean up for 2 s, then tasks are released
 
 
-def supervise_workers(cli: Cli, worker: WorkerSettings, number: int, *, reload: bool) -> None:
-    """Run `number` worker processes until stopped or, with `drain`, until all have drained."""
+def supervise_workers(cli: Cli, like: "Worker", number: int, *, reload: bool) -> None:
+    """Run `number` worker processes like this one until stopped or, with `drain`, until all have drained."""
     if number > MAX_WORKERS:
         raise InvalidOption(f"workers must be at most {MAX_WORKERS}, not {number}")
     settings = cli.settings
@@ -42,7 +46,8 @@ def supervise_workers(cli: Cli, worker: WorkerSettings, number: int, *, reload: 
         if settings.metrics is not None:
             directory = stack.enter_context(TemporaryDirectory(prefix="windlass-"))
             metrics = _shared_metrics(cli, Path(directory))
-        supervisor = Supervisor(number, _kind(cli, worker, directory))
+        supervisor = Supervisor(number, _kind(cli, like.settings, directory))
+        has_left = False
         health = Health(lambda: supervisor.ready == number)
         serve_health(settings, health, metrics)
 
@@ -52,18 +57,23 @@ def supervise_workers(cli: Cli, worker: WorkerSettings, number: int, *, reload: 
 
         def stop() -> None:
             health.stopping()
+            like.stop()  # it does not run, and tells that they did not drain
             supervisor.stop()
 
         async def work() -> None:
+            nonlocal has_left
             watching = asyncio.ensure_future(_reload(settings.app, supervisor)) if reload else None
             async with standing_by(cli):
                 with supervisor.handle_signals(stop):
                     await health.report_while(supervisor.run(started), settings.health_file)
+                has_left = await warn_of_left(like, cli.app.store)
             if watching is not None:
                 watching.cancel()
             logger.info("%s stopped", counted(number, "worker"))
 
         cli.run(work, create=True, long=True)
+        if has_left:
+            raise click.exceptions.Exit(ExitCode.NEGATIVE)
 
 
 async def _reload(target: str | None, supervisor: Supervisor) -> None:

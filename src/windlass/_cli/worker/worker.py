@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from ..._policy.input.quote import counted, suggestion
 from ..._store.protocol import Capability
-from ..._worker.process import run_process, stopped_by_signals
+from ..._worker.process import run_process, stopped_by_signals, warn_of_left
 from ..._worker.settings import WorkerSettings
 from ...config import Settings
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli, setting_option
+from ..exit_codes import ExitCode
 from ..options import duration, option_text, size
 from ..run.archive import archive_option
 from ..run.handlers import handlers_option, include_handlers
@@ -83,7 +84,11 @@ slots_option = setting_option(
 )
 @setting_option("--heartbeat", type=duration, help=f"Interval of heartbeats{_default(_DEFAULTS.heartbeat)}")
 @setting_option("--poll", type=duration, help=f"Interval of claims without a wake{_default(_DEFAULTS.poll)}")
-@click.option("--drain", is_flag=True, help="Stop once no task is ready")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Stop once no task is ready; exit with 1 if some are left",
+)
 @click.option("--no-keeper", is_flag=True, help="Do not run a keeper; another process must")
 @setting_option("--name", metavar="NAME", help="Name of the worker  [default: HOST-PID]")
 @setting_option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address")
@@ -147,7 +152,7 @@ def worker(
         return
     from .supervise import supervise_workers
 
-    supervise_workers(cli, made.settings, settings.workers or 1, reload=reload)
+    supervise_workers(cli, made, settings.workers or 1, reload=reload)
 
 
 def _run_alone(cli: Cli, made: "Worker") -> None:
@@ -159,7 +164,7 @@ def _run_alone(cli: Cli, made: "Worker") -> None:
         metrics.meter.slots(made.settings.slots, lambda: len(made.held))
     serve_health(settings, health, metrics)
 
-    signalled = False
+    signalled = has_left = False
 
     def stop() -> None:
         nonlocal signalled
@@ -177,12 +182,16 @@ def _run_alone(cli: Cli, made: "Worker") -> None:
             made.stop()
 
     async def run() -> None:
+        nonlocal has_left
         loop = asyncio.get_running_loop()
         async with standing_by(cli):
             with stopped_by_signals(loop, stop), recycling(settings, made, recycle):
                 await health.report_while(made.run(ready=health.started), settings.health_file)
+            has_left = await warn_of_left(made, cli.app.store)
 
     run_process(run, cli.app.close)
+    if has_left:
+        raise click.exceptions.Exit(ExitCode.NEGATIVE)
 
 
 def new_worker(cli: Cli, *, drain: bool, number: int | None = None) -> "Worker":

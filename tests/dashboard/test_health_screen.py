@@ -16,7 +16,9 @@ def test_findings_the_keeper_and_what_is_kept(
     page = open_tab(serve()).page
     page.get_by_role("link", name="Health", exact=True).click()
     expect(page.get_by_text("No errors; ")).to_be_visible()
-    finding = page.get_by_role("row", name="workers no live worker serves queue mail (1 ready task)")
+    finding = page.get_by_role(
+        "row", name="workers no live worker serves queue mail (1 task due, of type hello)"
+    )
     expect(finding).to_contain_text("warning")
     expect(page.get_by_text(app.operator.promise.durability, exact=True)).to_be_visible()
     expect(page.get_by_text("MiB").first).to_be_visible()

@@ -6,8 +6,9 @@ from datetime import timedelta
 from playwright.sync_api import expect
 
 from tests.dashboard.browser import Run, Tab
+from tests.dashboard.test_workers import start
 from windlass import App
-from windlass._model.record import HistoryBucket, HistorySeries
+from windlass._model.record import HistoryBucket, HistorySeries, Worker
 from windlass._policy.history.buckets import TEN_SECONDS, bucket_name
 
 
@@ -25,6 +26,16 @@ def test_what_is_wrong_stands_first(app: App, run: Run, tab: Tab) -> None:
     expect(tab.page.get_by_role("link", name="Queue a/b is paused: 1 ready.")).to_be_visible()
     expect(alert).to_be_hidden()
     tab.page.get_by_role("link", name="Queue a/b is paused").click()
+    expect(tab.page.get_by_role("heading", name="a/b", level=1)).to_be_visible()
+
+
+def test_a_type_that_no_worker_handles_is_a_trouble(app: App, run: Run, tab: Tab) -> None:
+    run(app.client.send("gone", {}, queue="a/b"))
+    run(start(app, Worker(name="w1", queues=("a/b",), slots=2, types=("greet",))))
+    tab.page.reload()
+    trouble = tab.page.get_by_role("link", name="No worker of queue a/b handles type gone: 1 task waits.")
+    expect(trouble).to_be_visible()
+    trouble.click()
     expect(tab.page.get_by_role("heading", name="a/b", level=1)).to_be_visible()
 
 

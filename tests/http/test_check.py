@@ -20,7 +20,7 @@ async def test_findings_schema_and_durability(on_each: Api) -> None:
     found = await on_each.good("GET", "/check")
 
     messages = [one["message"] for one in found["findings"] if one["severity"] == "warning"]
-    assert any("no live worker serves queue mail (1 ready task)" in message for message in messages)
+    assert any("no live worker serves queue mail (1 task due, of type " in message for message in messages)
     assert any("the webhook of alert n are not signed" in message for message in messages)
     assert "s3cret" not in str(found)
     assert found["findings"][0]["message"] == f"{found['durability']}: {found['why']}"

@@ -11,15 +11,18 @@ from tests.loops.workers import drained, eventually
 from windlass import App
 from windlass._client.tasks import unserved
 from windlass._client.tasks.unserved import why_unserved
+from windlass._documents.queues import overview_document
 from windlass._ids import new_id
-from windlass._keeper.unserved import UnservedQueues
+from windlass._keeper.unserved import UnservedTasks
 from windlass._model.filter import Filter, Page
 from windlass._model.lease import Heartbeat
 from windlass._model.record import Session
 from windlass._model.record import Worker as WorkerRecord
 from windlass._model.state import State
+from windlass._observe.health import check_queues
 from windlass._observe.overview import read_overview
 from windlass._stores.memory import MemoryStore
+from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task
 
 
@@ -28,9 +31,11 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-async def serve(store: MemoryStore, *queues: str, all_queues: bool = False) -> str:
+async def serve(
+    store: MemoryStore, *queues: str, all_queues: bool = False, types: tuple[str, ...] | None = None
+) -> str:
     session = new_id()
-    worker = WorkerRecord(name="w", queues=queues, all_queues=all_queues)
+    worker = WorkerRecord(name="w", queues=queues, all_queues=all_queues, types=types)
     await store.heartbeat(
         Heartbeat(session=session, worker=worker, lease_for=timedelta(hours=1), opening=True)
     )
@@ -46,7 +51,7 @@ async def test_an_unserved_queue_is_warned_of_once(
 ) -> None:
     await store.enqueue([a_task(queue="mail"), a_task(queue="mail"), a_task(queue="served")])
     await serve(store, "served")
-    watch = UnservedQueues(store)
+    watch = UnservedTasks(store)
 
     await watch.warn()
     assert warnings(caplog) == []  # A deployment may be under way.
@@ -63,7 +68,7 @@ async def test_it_is_warned_of_again_after_it_was_served(
 ) -> None:
     caplog.set_level(logging.INFO, "windlass.keeper")
     await store.enqueue([a_task(queue="mail")])
-    watch = UnservedQueues(store)
+    watch = UnservedTasks(store)
     for _ in range(2):
         await watch.warn()
     session = await serve(store, "mail")
@@ -81,11 +86,87 @@ async def test_a_worker_for_all_queues_serves_every_queue(
 ) -> None:
     await store.enqueue([a_task(queue="mail")])
     await serve(store, all_queues=True)
-    watch = UnservedQueues(store)
+    watch = UnservedTasks(store)
     for _ in range(3):
         await watch.warn()
 
     assert warnings(caplog) == []
+
+
+async def test_a_type_that_no_worker_handles_is_warned_of_once_a_minute(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass.keeper")
+    store = MemoryStore(clock=clock)
+    await store.enqueue(
+        [
+            a_task(queue="mail", type="add"),
+            a_task(queue="mail", type="gone"),
+            a_task(queue="mail", type="gone", delay=timedelta(seconds=15)),
+            a_task(queue="mail", type="tomorrow", delay=timedelta(days=1)),
+        ]
+    )
+    await serve(store, "mail", types=("add",))
+    watch = UnservedTasks(store)
+    told = "no live worker of queue mail handles task type gone, which has 2 tasks; deploy its handler"
+
+    seen = []
+    for _ in range(6):
+        await watch.warn()
+        seen.append(len(warnings(caplog)))
+        clock.advance(30)
+    await serve(store, "mail", types=("gone", "tomorrow"))
+    await watch.warn()
+
+    assert seen == [0, 1, 1, 2, 2, 3]  # a deployment may be under way
+    assert all(line.startswith(told) for line in warnings(caplog))
+    assert "task type gone of queue mail is handled again or has no tasks" in caplog.text
+
+
+async def test_one_turn_warns_of_few_types(store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:
+    await store.enqueue([a_task(queue="mail", type=f"t{number}") for number in range(50)])
+    await serve(store, "mail", types=("add",))
+    watch = UnservedTasks(store)
+
+    for _ in range(2):
+        await watch.warn()
+
+    assert len(warnings(caplog)) == 20
+
+
+async def test_queues_and_types_without_a_worker_are_seen_and_checked(
+    clock: ManualClock,
+) -> None:
+    store = MemoryStore(clock=clock)
+    later = timedelta(seconds=15)
+    await store.enqueue(
+        [
+            *(a_task(queue="mail", type=f"t{number}") for number in range(6)),
+            a_task(queue="snoozed", type="gone", delay=later),
+            a_task(queue="later", type="gone", delay=timedelta(days=1)),
+            a_task(queue="served", type="gone"),
+        ]
+    )
+    await serve(store, "served", types=("add",))
+    clock.advance(15)
+
+    seen = await read_overview(store)
+
+    assert {queue: sum(types.values()) for queue, types in seen.unserved().items()} == {
+        "mail": 6,
+        "snoozed": 1,
+    }
+    document = overview_document(seen)
+    assert document.unserved == ["mail", "snoozed"]
+    assert document.unhandled is not None
+    assert [(one.queue, one.type, one.number) for one in document.unhandled] == [("served", "gone", 1)]
+    hidden = overview_document(seen, with_workers=False)
+    assert (hidden.unserved, hidden.unhandled) == (None, None)
+    assert [one.message.partition(";")[0] for one in check_queues(seen)] == [
+        "no live worker serves queue mail (6 tasks due, of types t0, t1, t2, t3, t4 and 1 more)",
+        "no live worker serves queue snoozed (1 task due, of type gone)",
+        "no live worker of queue served handles task type gone (1 pending task)",
+    ]
 
 
 async def test_the_queue_of_a_declared_type_is_listed_while_it_is_idle(store: MemoryStore) -> None:

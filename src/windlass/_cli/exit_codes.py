@@ -29,8 +29,7 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.OK: "success",
-    ExitCode.NEGATIVE: "negative result: check found errors; a task waited for did not complete; a drain left "
-    "tasks",
+    ExitCode.NEGATIVE: "negative: check found errors; a task waited for did not complete; a drain left tasks",
     ExitCode.USAGE: "invalid command, option, payload, setting or app",
     ExitCode.REFUSED: "not found, or not possible in the current state",
     ExitCode.UNAVAILABLE: "the store is unavailable or failed",

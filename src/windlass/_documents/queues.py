@@ -70,8 +70,19 @@ class QueueList(Struct, kw_only=True):
     items: list[QueueDocument]
 
 
+class UnhandledType(Struct, kw_only=True):
+    """A type with `number` pending tasks in a queue whose live workers have no handler for it."""
+
+    queue: str
+    type: str
+    number: int
+
+
 class OverviewDocument(Struct, kw_only=True):
-    """The store at one moment. For keys bound to a tenant or queues, all but `at` and `queues` is null."""
+    """The store at one moment. For keys bound to a tenant or queues, all but `at` and `queues` is null.
+
+    `unserved`: queues that no live worker serves although tasks of theirs are due.
+    """
 
     at: Instant
     queues: list[QueueDocument]
@@ -79,6 +90,8 @@ class OverviewDocument(Struct, kw_only=True):
     slots: int | None
     busy: int | None
     keeper: bool | None
+    unserved: list[str] | None
+    unhandled: list[UnhandledType] | None
 
 
 class QueueTypeDocument(Struct, kw_only=True):
@@ -231,4 +244,14 @@ def overview_document(
         slots=overview.slots if with_workers else None,
         busy=overview.busy if with_workers else None,
         keeper=overview.keeper is not None if with_workers else None,
+        unserved=sorted(overview.unserved()) if with_workers else None,
+        unhandled=unhandled_types(overview) if with_workers else None,
     )
+
+
+def unhandled_types(overview: Overview) -> list[UnhandledType]:
+    """Build the documents of the types that no live worker of their queue handles."""
+    return [
+        UnhandledType(queue=queue, type=name, number=number)
+        for (queue, name), number in sorted(overview.unhandled().items())
+    ]

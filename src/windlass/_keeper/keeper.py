@@ -26,7 +26,7 @@ from .history import HistoryChore
 from .prune import ArchiveChore, Archiver, PruneChore
 from .rescue import RescueChore
 from .schedules import Ticker
-from .unserved import UnservedQueues
+from .unserved import UnservedTasks
 
 logger = logging.getLogger("windlass.keeper")
 
@@ -95,7 +95,7 @@ class Keeper:
             Chore(name="alert", turn=self._alerts.evaluate_all, every=_ALERT_EVERY),
             Chore(
                 name="unserved",
-                turn=UnservedQueues(store).warn,
+                turn=UnservedTasks(store).warn,
                 every=_UNSERVED_EVERY,
                 first_after=_UNSERVED_EVERY,  # workers of other queues may start with it
             ),

@@ -1,40 +1,58 @@
-"""Warn of queues whose ready tasks no live worker serves."""
+"""Warn of tasks that no live worker runs: their queue is not served, or their type has no handler."""
 
 import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
-from .._model.filter import Dimension, Filter
-from .._model.record import Session
+from .._model.filter import Count, Dimension, Filter
+from .._model.record import Session, Worker
 from .._model.state import State
 from .._policy.input.quote import counted
 from .._store.protocol import Store, all_records
 
 logger = logging.getLogger("windlass.keeper")
 
-_READY = Filter(states=(State.READY,))
+_OPEN = Filter(states=(State.READY, State.SCHEDULED))
+_BY = (Dimension.QUEUE, Dimension.TYPE, Dimension.STATE)
+_AGAIN_AFTER = timedelta(minutes=1)
+_MAX_TYPES = 20  # that one turn warns of
+
+QueuedType = tuple[str, str]
+"""A queue, and a type of its tasks."""
 
 
-class UnservedQueues:
-    """Warns once of each queue that is found unserved twice in a row, and says when it is served again.
+class UnservedTasks:
+    """Warns of queues and types that are found without a worker twice in a row.
 
-    Twice, as a deployment stops all workers of a queue for a moment.
+    Twice, as a deployment stops all workers of a queue for a moment. Once of each queue, until it is served
+    again. Once a minute of a type that no worker of its queue handles: it was probably renamed, and its tasks
+    wait for a day and then die.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._last: set[str] = set()
+        self._last_queues: set[str] = set()
         self._warned: set[str] = set()
+        self._last_types: set[QueuedType] = set()
+        self._warned_at: dict[QueuedType, datetime] = {}
 
     async def warn(self) -> None:
         """Look at all queues once."""
-        ready = {
-            count.values[0]: count.number for count in await self._store.count(_READY, (Dimension.QUEUE,))
-        }
+        counts = await self._store.count(_OPEN, _BY)
         now = await self._store.now()
-        sessions = [one for one in await all_records(self._store, Session) if one.expires_at > now]
-        served = {queue for session in sessions for queue in session.worker.queues}
-        everywhere = any(session.worker.all_queues for session in sessions)
-        unserved = set() if everywhere else {queue for queue in ready if ready[queue]} - served
-        for queue in sorted((unserved & self._last) - self._warned):
+        live = [one.worker for one in await all_records(self._store, Session) if one.expires_at > now]
+        self._warn_of_queues(counts, live)
+        self._warn_of_types(_unhandled(counts, live, now + _AGAIN_AFTER), now)
+
+    def _warn_of_queues(self, counts: Sequence[Count], live: Sequence[Worker]) -> None:
+        ready: Counter[str] = Counter()
+        for count in counts:
+            queue, _, state = count.values
+            if state == State.READY:
+                ready[queue] += count.number
+        unserved = {queue for queue in +ready if not any(worker.serves(queue) for worker in live)}
+        for queue in sorted((unserved & self._last_queues) - self._warned):
             logger.warning(
                 "no live worker serves queue %s, which has %s; start one with -q %s",
                 queue,
@@ -43,5 +61,39 @@ class UnservedQueues:
             )
         for queue in sorted(self._warned - unserved):
             logger.info("queue %s is served again or has no ready tasks", queue)
-        self._warned = (self._warned | self._last) & unserved
-        self._last = unserved
+        self._warned = (self._warned | self._last_queues) & unserved
+        self._last_queues = unserved
+
+    def _warn_of_types(self, unhandled: Mapping[QueuedType, int], now: datetime) -> None:
+        for one in sorted(set(self._warned_at) - set(unhandled)):
+            del self._warned_at[one]
+            logger.info("task type %s of queue %s is handled again or has no tasks", one[1], one[0])
+        due = [
+            one
+            for one in sorted(self._last_types & set(unhandled))
+            if one not in self._warned_at or now - self._warned_at[one] >= _AGAIN_AFTER
+        ]
+        for one in due[:_MAX_TYPES]:
+            self._warned_at[one] = now
+            logger.warning(
+                "no live worker of queue %s handles task type %s, which has %s; deploy its handler or, if it "
+                "was renamed, add the name to aliases= of the new type",
+                *one,
+                counted(unhandled[one], "task"),
+            )
+        self._last_types = set(unhandled)
+
+
+def _unhandled(counts: Sequence[Count], live: Sequence[Worker], until: datetime) -> Mapping[QueuedType, int]:
+    """Return the number of tasks that are due by then and that no worker of their queue has a handler for.
+
+    What a worker hands back, as it has no handler, is scheduled: it is due again within seconds.
+    """
+    numbers: Counter[QueuedType] = Counter()
+    for count in counts:
+        queue, type_name, state = count.values
+        serving = [worker for worker in live if worker.serves(queue)]
+        is_due = state == State.READY or (count.oldest_at is not None and count.oldest_at <= until)
+        if is_due and serving and not any(worker.handles(type_name) for worker in serving):
+            numbers[queue, type_name] += count.number
+    return +numbers

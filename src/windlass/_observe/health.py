@@ -1,16 +1,16 @@
 """Check a store and how it is used: findings, good and bad, each with what to do about it."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from .._model.alert import Alert
 from .._model.limit import Quota, Use
-from .._model.state import State
 from .._policy.input.quote import counted
 from .._policy.order.windows import closed_until
 from .._policy.quota import NEARLY_FULL, by_quota
 from .._store.protocol import Durability, Finding, Promise, Severity
 from .overview import Overview
+
+_MAX_TYPES = 5  # that are named of a queue
 
 
 def check_durability(promise: Promise, found: Iterable[Finding]) -> Sequence[Finding]:
@@ -25,16 +25,14 @@ def check_durability(promise: Promise, found: Iterable[Finding]) -> Sequence[Fin
 
 def check_queues(overview: Overview) -> Sequence[Finding]:
     """Report queues and types that no worker serves, and queues that their windows keep closed."""
-    ready: Counter[str] = Counter()
-    for depth in overview.depths:
-        if depth.state is State.READY:
-            ready[depth.queue] += depth.number
-    serving, settings = overview.serving(), {one.name: one for one in overview.settings}
+    unserved, settings = overview.unserved(), {one.name: one for one in overview.settings}
     findings = []
     for queue in sorted({*overview.queues, *settings}):
-        if ready[queue] and not serving.get(queue):
-            tasks = counted(ready[queue], "ready task")
-            findings.append(_finding("workers", f"no live worker serves queue {queue} ({tasks})"))
+        if types := unserved.get(queue):
+            tasks, names = counted(sum(types.values()), "task"), ", ".join(sorted(types)[:_MAX_TYPES])
+            more = f" and {len(types) - _MAX_TYPES:,} more" if len(types) > _MAX_TYPES else ""
+            what = f"{tasks} due, of type{'s' if len(types) > 1 else ''} {names}{more}"
+            findings.append(_finding("workers", f"no live worker serves queue {queue} ({what})"))
         until = closed_until(settings.get(queue), overview.at)
         if until is not None:
             closed = f"queue {queue} is closed until {until:%Y-%m-%dT%H:%M:%SZ} by its windows"

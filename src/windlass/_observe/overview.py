@@ -122,6 +122,20 @@ class Overview(Struct, frozen=True, kw_only=True):
                 busy[queue] += min(worker.busy, worker.slots)
         return {queue: (slots[queue], busy[queue]) for queue in self.queues}
 
+    def unserved(self) -> dict[str, dict[str, int]]:
+        """Number of tasks by type in the queues that no live worker serves although some tasks are due.
+
+        Scheduled ones are counted if the first of them is due: without a worker perhaps no keeper runs.
+        """
+        numbers: dict[str, dict[str, int]] = {}
+        serving = self.serving()
+        for depth in self.depths:
+            is_overdue = depth.state is State.SCHEDULED and depth.oldest_at and depth.oldest_at <= self.at
+            if depth.number and (depth.state is State.READY or is_overdue) and not serving[depth.queue]:
+                types = numbers.setdefault(depth.queue, {})
+                types[depth.type] = types.get(depth.type, 0) + depth.number
+        return numbers
+
     def unhandled(self) -> dict[tuple[str, str], int]:
         """Number of pending tasks by queue and type that no worker of their queue has a handler for.
 

@@ -49,7 +49,7 @@ def test_check_warns_of_queues_that_no_worker_serves(run: Run) -> None:
 
     assert ran.code == 0
     warnings = [row["message"] for row in ran.rows if row["severity"] == "warning"]
-    assert any("no live worker serves queue mail (1 ready task)" in message for message in warnings)
+    assert any("no live worker serves queue mail (1 task due, of type t)" in message for message in warnings)
 
 
 def test_check_warns_of_types_that_no_worker_handles(run: Run, folder: Path) -> None:

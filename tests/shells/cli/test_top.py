@@ -50,7 +50,16 @@ def test_one_frame_has_queues_and_failures(
 def test_json_has_one_document_for_a_frame(run: Run, dead: Callable[..., list[str]]) -> None:
     dead("boom")
     row = run("top", "--once", "--json").row
-    assert {"at", "queues", "workers", "failures", "per_minute", "missing_shards"} == {*row}
+    assert {
+        "at",
+        "queues",
+        "workers",
+        "failures",
+        "per_minute",
+        "unserved",
+        "unhandled",
+        "missing_shards",
+    } == {*row}
     assert [queue["counts"]["dead"] for queue in row["queues"] if queue["queue"] == "default"] == [1]
     assert row["failures"][0]["error"]["message"] == "boom"
 

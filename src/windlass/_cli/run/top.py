@@ -10,7 +10,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._documents.queues import QueueDocument, queue_documents
+from ..._documents.queues import QueueDocument, queue_documents, unhandled_types
 from ..._documents.tasks import failure_document
 from ..._documents.workers import worker_document
 from ..._model.filter import Failure
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _UNBOUNDED = 1_000_000
 _GAP = 2
 _MAX_FAILURES = 10
+_MAX_TROUBLES = 5
 _RATE_OVER = timedelta(minutes=5)
 
 
@@ -59,6 +60,8 @@ class Frame(Struct, frozen=True, kw_only=True):
                 queue: {"completed": completed, "failed": failed}
                 for queue, (completed, failed) in sorted(self.ended.items())
             },
+            "unserved": sorted(self.overview.unserved()),
+            "unhandled": unhandled_types(self.overview),
             "missing_shards": self.missing,
         }
 
@@ -197,6 +200,11 @@ def _summary(frame: Frame, width: int) -> list[list[Styled]]:
     parts += [] if overview.keeper else [("no keeper", "bold red")]
     parts += [(f"alert {one_line(name)}", "bold red") for name in raised]
     parts += [(f"shard {name} does not answer", "bold red") for name in frame.missing]
+    troubles = [f"no worker serves {queue}" for queue in sorted(overview.unserved())]
+    troubles += [f"no worker of {one.queue} handles {one.type}" for one in unhandled_types(overview)]
+    parts += [(one_line(text), "bold red") for text in troubles[:_MAX_TROUBLES]]
+    if len(troubles) > _MAX_TROUBLES:
+        parts += [(f"and {len(troubles) - _MAX_TROUBLES:,} more without a worker", "bold red")]
     lines: list[list[Styled]] = [[]]
     for part in parts:
         if lines[-1] and sum(cell_len(text) + _GAP for text, _ in [*lines[-1], part]) - _GAP > width:

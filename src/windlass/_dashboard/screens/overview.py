@@ -92,6 +92,13 @@ def _troubles(seen: OverviewDocument, alerts: Sequence[AlertDocument]) -> Iterat
             "workers are not rescued. Workers, `windlass serve` and `windlass keeper` run one.",
             page="health",
         )
+    for one in seen.unhandled or ():
+        yield Trouble(
+            text=f"No worker of queue {one.queue} handles type {one.type}: {counted(one.number, 'task')} "
+            f"{'waits' if one.number == 1 else 'wait'}. Deploy its handler or, if it was renamed, add the "
+            f"name to aliases= of the new type.",
+            page=f"queues/{segment(one.queue)}",
+        )
     for queue in seen.queues:
         waiting = queue.counts["ready"]
         if waiting and queue.workers == 0 and not queue.paused and queue.closed_until is None:

@@ -106,6 +106,7 @@ def logged(function: Callable[..., Any]) -> Callable[..., Any]:
         logged(anumbers),
         logged(functools.partial(numbers)),
     ],
+    ids=["def", "async def", "object", "partial", "decorated", "decorated partial"],
 )
 def test_generators_are_refused_when_they_are_declared(app: App, generator: Callable[..., Any]) -> None:
     """A call of one runs nothing: the task would be completed without having run."""

@@ -195,7 +195,7 @@ async def test_a_misspelt_queue_is_refused_and_not_made(app: App) -> None:
     ):
         with pytest.raises(NotFound, match=r"no queue 'bils'; did you mean 'bills'\?; create=True"):
             await act()
-    assert await operator.queues() == ()
+    assert list(await operator.queues()) == []
 
     await operator.set_queue("mail", ageing="5m")  # named by a type of this app
     await operator.pause("bills")  # named by a task

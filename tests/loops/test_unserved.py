@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from tests.loops.workers import drained, eventually
+from tests.loops.workers import Watch, drained, eventually, working
 from windlass import App
 from windlass._client.tasks import unserved
 from windlass._client.tasks.unserved import why_unserved
@@ -22,8 +23,11 @@ from windlass._model.state import State
 from windlass._observe.health import check_queues
 from windlass._observe.overview import read_overview
 from windlass._stores.memory import MemoryStore
+from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task
+from windlass.testing.faults import FaultyStore
+from windlass.testing.harness import harness
 
 
 @pytest.fixture
@@ -219,6 +223,67 @@ async def test_who_waits_without_a_timeout_is_told_that_no_worker_serves_the_que
         "no live worker serves queue mail; `windlass worker APP` starts one",
         "no live worker serves queue default; `windlass worker APP` starts one",
     ]
+
+
+async def test_who_enqueues_is_told_once_that_no_worker_serves_the_queue(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch = Watch()
+    app = App(FaultyStore(SQLiteStore(tmp_path / "windlass.db"), watch))
+
+    @app.task(name="add", queue="mail")
+    async def add() -> None: ...
+
+    async with working(app, queues=("served",)):
+        await app.client.send("add", queue="served")
+        first, *_ = [await add.aenqueue() for _ in range(3)]
+        read = watch.calls["records"]
+        await add.aenqueue_many([{}, {}])
+        await asyncio.to_thread(add.enqueue)
+        assert watch.calls["records"] == read
+        await app.client.send("add", queue="other")
+    await app.close()
+
+    told = "is enqueued, but no live worker serves queue"
+    lines = [line for line in warnings(caplog) if told in line]
+    assert [line.partition(told)[2] for line in lines] == [
+        f" {queue}; `windlass worker APP` starts one" for queue in ("mail", "other")
+    ]
+    assert lines[0].startswith(f"task {first.id} ")
+
+
+async def test_an_enqueue_succeeds_though_nobody_knows_who_serves_the_queue(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch = Watch()
+    app = App(FaultyStore(SQLiteStore(tmp_path / "windlass.db"), watch))
+
+    @app.task(name="add")
+    async def add() -> None: ...
+
+    await app.open()
+    watch.down.add("records")
+
+    handle = await add.aenqueue()
+
+    assert handle.created
+    assert warnings(caplog) == []
+    watch.down.clear()
+    await app.close()
+
+
+def test_nothing_is_told_of_enqueues_in_a_test(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = App("memory://")
+
+    @app.task(name="add")
+    async def add() -> None: ...
+
+    add.enqueue()
+    for options in ({"store": f"sqlite:///{tmp_path}/test.db"}, {"inline": True}, {}):
+        with harness(app, **options):
+            add.enqueue()
+
+    assert warnings(caplog) == []
 
 
 async def test_nothing_is_told_of_a_task_that_a_worker_would_run(store: MemoryStore) -> None:

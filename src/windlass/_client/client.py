@@ -34,7 +34,7 @@ from .blocking_calls import is_on_event_loop, run_without_loop, warn_on_event_lo
 from .builder import TaskBuilder, encoded_payload
 from .published_types import KnownTypes
 from .tasks.predecessors import look_up
-from .tasks.unserved import told_if_unserved
+from .tasks.unserved import is_first, tell_enqueuer, told_if_unserved
 
 R = TypeVar("R")  # the result of a task
 T = TypeVar("T")
@@ -315,6 +315,7 @@ class Client:
         with send_span(batch) as span:
             if within is None:
                 enqueued = await self._enqueue(span.batch)
+                await tell_enqueuer(self._store, batch)
             else:
                 inserted = self._join(within).enqueue(span.batch)
                 enqueued = await inserted if isinstance(inserted, Awaitable) else inserted
@@ -327,6 +328,7 @@ class Client:
         """Do the same for a thread without an event loop. Its connection is only used in that thread."""
         if within is None:
             can_block = Capability.BLOCK in self._store.capabilities and not is_on_event_loop()
+            can_block = can_block and not is_first(self._store, batch)
             return (run_without_loop if can_block else loop.run)(self.enqueue_tasks(batch))
         _check(batch)
         self.types.check_all_keys(batch)

@@ -54,9 +54,9 @@ def is_loaded_twice(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
 
 def is_generator_function(function: Callable[..., Any]) -> bool:
     """Tell whether a call makes a generator, async or not, also through `partial` and `functools.wraps`."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    inner = inspect.unwrap(function)
+    inner: Any = inspect.unwrap(function)
+    while isinstance(inner, functools.partial):
+        inner = inspect.unwrap(inner.func)
     if not inspect.isroutine(inner):  # an object that can be called
         inner = type(inner).__call__
     return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)

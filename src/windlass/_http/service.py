@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._client.client import Client
 from .._client.operator import Operator
+from .._client.tasks.unserved import never_tell_enqueuer
 from .._documents.check import CheckDocument
 from .._model.filter import By, Count, Dimension, Failure, Filter
 from .._model.task import DEFAULT_QUEUE
@@ -57,6 +58,7 @@ class Service:
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
         meter = None if self.metrics is None else self.metrics.meter
         self.store = QuotaStore(app.store, None if meter is None else meter.quota_exceeded)
+        never_tell_enqueuer(self.store)  # who enqueues does not read this log, and would wait
         self.client = Client(self.store, app.builder, app.client.types)
         self.operator = Operator(self.store, By(who="server"), app.client.types)
         self.authenticator = authenticator

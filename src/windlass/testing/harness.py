@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
+from .._client.tasks.unserved import never_tell_enqueuer
 from .._handler.lifespan import Lifespans
 from .._handler.names import function_name
 from .._keeper.due_tasks import cancel_expired
@@ -330,6 +331,7 @@ def harness(
         stack.callback(app.use_store, before)
         stack.callback(app.hooks.override, {})
         if opened is not None:
+            stack.callback(never_tell_enqueuer(app.store))
             stack.callback(made.close)
             made.check_empty()
         if inline:

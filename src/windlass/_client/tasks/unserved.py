@@ -1,16 +1,17 @@
-"""Tell who waits for a task that no live worker would run it."""
+"""Tell who waits for a task, or has just enqueued one, that no live worker would run it."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from time import monotonic
 from weakref import WeakKeyDictionary
 
-from ..._model.record import Session
+from ..._model.record import Session, Worker
 from ..._model.state import PENDING
-from ..._model.task import Task
-from ..._store.protocol import Store, all_records
+from ..._model.task import NewTask, Task
+from ..._store.protocol import Capability, Store, all_records
 from ...errors import WindlassError
 
 logger = logging.getLogger("windlass.client")
@@ -18,6 +19,7 @@ logger = logging.getLogger("windlass.client")
 HINT_AFTER = 2.0  # seconds of waiting
 _LOOK_AT_MOST_EVERY = 1.0  # seconds, however many wait
 _MAX_TOLD = 1_000
+_LOOK_FOR = 1.0  # seconds that the first enqueue into a queue waits at most to learn who serves it
 
 
 async def why_unserved(store: Store, task: Task) -> str:
@@ -31,6 +33,44 @@ async def why_unserved(store: Store, task: Task) -> str:
         return ""
     lacks = f"has a handler for {task.type}" if serving else f"serves queue {task.queue}"
     return f"no live worker {lacks}; `windlass worker APP` starts one"
+
+
+async def tell_enqueuer(store: Store, batch: Sequence[NewTask]) -> None:
+    """Log a warning, once for each queue, if no live worker serves the queue of a task just enqueued.
+
+    Reads from the store only for queues that this process enqueues into for the first time. Nothing is told
+    of a store that other processes cannot use: its worker may start later.
+    """
+    if not is_first(store, batch):
+        return
+    hints = _hints_of(store)
+    first = {one.queue: one for one in batch if one.queue not in hints.enqueued}
+    hints.enqueued.update(first)
+    with suppress(WindlassError, TimeoutError):  # the tasks are enqueued, and a key may not show workers
+        async with asyncio.timeout(_LOOK_FOR):
+            live = await hints.live_workers(store)
+        for queue, task in first.items():
+            if not any(worker.serves(queue) for worker in live):
+                why = f"no live worker serves queue {queue}; `windlass worker APP` starts one"
+                logger.warning("task %s is enqueued, but %s", task.id, why, extra={"task_id": task.id})
+
+
+def is_first(store: Store, batch: Sequence[NewTask]) -> bool:
+    """Whether a task of these is the first that this process enqueues into its queue."""
+    if Capability.SHARE not in store.capabilities:
+        return False
+    known = _hints_of(store).enqueued
+    return len(known) < _MAX_TOLD and not all(one.queue in known for one in batch)
+
+
+def never_tell_enqueuer(store: Store) -> Callable[[], None]:
+    """Tell nothing of enqueues into this store: of a test, or of a server, which enqueues for others.
+
+    Call what it returns to undo that.
+    """
+    hints = _hints_of(store)
+    before, hints.enqueued = hints.enqueued, _EveryQueue()
+    return partial(setattr, hints, "enqueued", before)
 
 
 @asynccontextmanager
@@ -67,7 +107,18 @@ class _Hints:
 
     def __init__(self) -> None:
         self._told: set[str] = set()
+        self.enqueued: set[str] = set()  # queues that were enqueued into
+        self._live: Sequence[Worker] = ()
+        self._live_until = 0.0
         self._next_look = 0.0
+
+    async def live_workers(self, store: Store) -> Sequence[Worker]:
+        """Return the live workers, as of a moment ago."""
+        if monotonic() >= self._live_until:
+            now = await store.now()
+            self._live = [one.worker for one in await all_records(store, Session) if one.expires_at > now]
+            self._live_until = monotonic() + _LOOK_AT_MOST_EVERY
+        return self._live
 
     def may_look(self) -> bool:
         now = monotonic()
@@ -82,8 +133,16 @@ class _Hints:
             logger.warning("waiting for task %s: %s", task.id, why, extra={"task_id": task.id})
 
 
+class _EveryQueue(set[str]):
+    """A set that has every queue."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 def _hints_of(store: Store) -> _Hints:
-    return _all_hints.setdefault(store, _Hints())
+    found = _all_hints.get(store)
+    return _all_hints.setdefault(store, _Hints()) if found is None else found
 
 
 _all_hints: "WeakKeyDictionary[Store, _Hints]" = WeakKeyDictionary()

@@ -462,6 +462,82 @@ async def test_a_result_that_no_longer_fits_comes_as_plain_values(app: App) -> N
 # -- chains, processes, secrets ----------------------------------------------------------------------
 
 
+class Receipt(BaseModel):
+    total: Decimal
+    kind: Literal["cash", "card"] = "cash"
+
+
+def raises_anything(value: Any) -> Any:
+    raise KeyError(value)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "why"),
+    [
+        (int, "s3cret", "returned a str, which does not fit its annotation int: Expected `int`, got `str`; "),
+        (int, None, "returned None, which does not fit its annotation int: Expected `int`, got `null`; "),
+        (
+            list[int],
+            [1, "s3cret"],
+            "a list, which does not fit its annotation list[int]: Expected `int`, got",
+        ),
+        (
+            Receipt,
+            {"kind": "cash"},
+            "a dict, which does not fit its annotation Receipt: Field required at /total",
+        ),
+        (Receipt, None, "returned None, which does not fit its annotation Receipt: Input should be"),
+        (Mood, "s3cret", "returned a str, which does not fit its annotation Mood; `result()` gives"),
+        (
+            Annotated[int, AfterValidator(raises_anything)],
+            1,
+            "returned an int, which does not fit its annotation",
+        ),
+    ],
+)
+async def test_a_result_that_does_not_fit_is_named_once_for_its_type(
+    app: App, hint: Any, value: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def give() -> Any:
+        return value
+
+    give.__annotations__["return"] = hint
+    given = app.task(name="give")(give)
+
+    first, _ = [await given.aenqueue(), await given.aenqueue()]
+    await drained(app, slots=1)
+
+    lines = [one.getMessage() for one in caplog.records if "does not fit" in one.getMessage()]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"task {first.id} of type give returned ")
+    assert why in lines[0]
+    assert "s3cret" not in lines[0]
+    assert await first.state() is State.COMPLETED
+
+
+async def test_a_result_that_fits_or_is_not_annotated_is_not_named(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    results: dict[str, tuple[Any, Any]] = {
+        "none": (None, 3),
+        "any": (Any, {1, 2}),
+        "optional": (int | None, None),
+        "model": (Receipt, Receipt(total=Decimal(2))),
+        "dict": (dict[int, datetime], {1: datetime(2026, 1, 1, tzinfo=UTC)}),
+    }
+    for name, (hint, value) in results.items():
+
+        async def give(value: Any = value) -> Any:
+            return value
+
+        give.__annotations__["return"] = hint
+        await app.task(name=name)(give).aenqueue()
+    await drained(app)
+
+    assert [one.state for one in [task async for task in app.operator.every()]] == [State.COMPLETED] * 5
+    assert not [one for one in caplog.records if "does not fit" in one.getMessage()]
+
+
 async def test_a_result_is_passed_on_as_the_next_handler_declares_it(app: App) -> None:
     @app.task(name="pick")
     async def pick(number: int) -> Item:

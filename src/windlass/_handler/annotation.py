@@ -64,7 +64,7 @@ def refusal(hint: Any, what: str, why: str) -> InvalidOption:
     if "union" in why.lower():
         remedy = "annotate one type, or tagged msgspec Structs or Pydantic models, which JSON can tell apart"
     return InvalidOption(
-        f"{what} is declared as {_shown(hint)}, which cannot be converted to JSON and back: {why}; {remedy}"
+        f"{what} is declared as {shown(hint)}, which cannot be converted to JSON and back: {why}; {remedy}"
     )
 
 
@@ -128,7 +128,7 @@ def _obstacle(part: inspect.Type) -> str | None:
     """Return why values of this type cannot be converted; None if they can."""
     match part:
         case inspect.CustomType(cls=cls) if cls is not object:
-            return f"{_shown(cls)} has no JSON form"
+            return f"{shown(cls)} has no JSON form"
         case inspect.ExtType():
             return "it is for MessagePack"
         case inspect.DictType(key_type=key) if not isinstance(key, _KEYS):
@@ -166,6 +166,7 @@ def _with_text_keys(value: Any) -> Any:
     return value
 
 
-def _shown(hint: Any) -> str:
+def shown(hint: Any) -> str:
+    """Return an annotation as it is written."""
     is_class = isinstance(hint, type) and get_origin(hint) is None
     return hint.__name__ if is_class else str(hint).replace("typing.", "")

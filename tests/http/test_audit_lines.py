@@ -88,7 +88,7 @@ async def endpoint(_: Api, store: MemoryStore) -> str:
 
 
 async def paused_queue(api: Api, _: MemoryStore) -> str:
-    await api.good("POST", "/queues/x/pause")
+    await api.good("POST", "/queues/x/pause?create=true")
     return "x"
 
 
@@ -134,8 +134,8 @@ CHANGES: dict[str, tuple[Prepare, str, Any, str]] = {
     "replay_dead": (dead, "", ALL, "replay"),
     "discard_dead": (dead, "", ALL, "discard"),
     "discard_dead_letter": (dead, WHY, None, "discard"),
-    "set_queue": (nothing, "", {"stripes": 2, "why": "cleaning"}, "set"),
-    "pause_queue": (nothing, WHY, None, "pause"),
+    "set_queue": (nothing, "?create=true", {"stripes": 2, "why": "cleaning"}, "set"),
+    "pause_queue": (nothing, f"{WHY}&create=true", None, "pause"),
     "resume_queue": (paused_queue, WHY, None, "resume"),
     "remove_queue": (queue, WHY, None, "remove"),
     "put_limit": (nothing, "", {"running": 1, "all": True, "why": "cleaning"}, "create"),

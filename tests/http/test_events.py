@@ -195,7 +195,7 @@ class TestOverview:
     ) -> None:
         """What is to come is made when it can be sent: it does not pile up."""
         for number in range(300):
-            await live.good("PATCH", f"/queues/{'q' * 100}{number}", {"stripes": 2})
+            await live.good("PATCH", f"/queues/{'q' * 100}{number}?create=true", {"stripes": 2})
         await live.enqueue()  # It grows older with every look: there is always something to tell.
         url = httpx2.URL(live.url)
         reader, writer = await asyncio.open_connection(url.host, url.port, limit=1024)
@@ -269,7 +269,7 @@ class TestKeys:
         whole = Api(http, url, (await keys.create("all", scopes=[Scope.ADMIN])).text)
         theirs = await whole.enqueue(tenant="bob", queue="other")
         ours = await whole.enqueue(tenant="acme", queue="mail")
-        await whole.good("PATCH", "/queues/secret", {"stripes": 2})
+        await whole.good("PATCH", "/queues/secret?create=true", {"stripes": 2})
         for bounds in ({"tenant": "acme"}, {"queues": ["mail"]}):
             own = whole.by((await keys.create("k", scopes=[Scope.READ], **bounds)).text)  # type: ignore[arg-type]
             async with listening(own) as heard:

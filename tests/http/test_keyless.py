@@ -21,7 +21,7 @@ from windlass._store.messages import REQUESTS
 from windlass._stores.memory import MemoryStore
 
 EVIL = "rebind.evil.example"
-PAUSE = "/queues/default/pause"
+PAUSE = "/queues/default/pause?create=true"
 NEW_KEY = {"label": "ghost", "scopes": ["admin"]}
 LOCAL = (
     *("127.0.0.1", "127.0.0.1:8765", "127.9.8.7:1", "localhost", "localhost:8765", "LocalHost:8765"),

@@ -69,7 +69,7 @@ class TestEveryName:
     @CASES
     async def test_a_queue(self, name: str, api_of: Api) -> None:
         at = f"/queues/{quote(name, safe='')}"
-        assert (await api_of.good("PATCH", at, {"stripes": 2}))["queue"] == name
+        assert (await api_of.good("PATCH", f"{at}?create=true", {"stripes": 2}))["queue"] == name
         assert (await api_of.good("POST", f"{at}/pause"))["paused"]
         found = await api_of.good("GET", at)
         assert (found["queue"], found["paused"]) == (name, True)

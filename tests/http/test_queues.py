@@ -221,7 +221,7 @@ async def test_a_change_is_one_change(api: ApiServer, http: httpx2.AsyncClient, 
     watch = Watch()
     served = Api(http, api.serve(FaultyStore(store, watch), open_to_all=True))
     watch.then("put", None, Fault.BEFORE)
-    await served.good("PATCH", at("mail"), {"stripes": 3, "paused": True, "why": "too hot"})
+    await served.good("PATCH", at("mail", "?create=true"), {"stripes": 3, "paused": True, "why": "too hot"})
     assert watch.calls["put"] == 1
     (line,) = await audits(store)
     assert (line.subject, line.why) == ("queue mail", "too hot")
@@ -239,7 +239,7 @@ async def test_nothing_to_change_is_no_change(api_of: Api, store: MemoryStore) -
 async def test_who_did_it_and_why(http: httpx2.AsyncClient, url: str, keys: Keys, store: MemoryStore) -> None:
     key = await keys.create("ops", scopes=[Scope.OPERATE])
     own = Api(http, url, key.text)
-    await own.good("PATCH", at("a"), {"stripes": 2, "why": "one"})
+    await own.good("PATCH", at("a", "?create=true"), {"stripes": 2, "why": "one"})
     await own.good("POST", at("a", "/pause?why=two"))
     await own.good("POST", at("a", "/resume?why=three%20%C3%A4"))
     lines = await audits(store)

@@ -16,7 +16,7 @@ from .._store.protocol import Store
 from ..errors import NotFound
 from .declarations import check_limit
 from .published_types import KnownTypes
-from .records import change_record, list_records
+from .records import HOW_TO_CREATE, change_record, list_records
 
 _KEY = secrets.token_bytes(32)
 
@@ -60,8 +60,9 @@ class Limits:
         def change(stored: Limit | None) -> Limit:
             if stored is None and not create:
                 others = [one for one in known if one != name]  # it may have been removed meanwhile
-                new = "create=True (--create on the command line) sets up a new one"
-                raise NotFound(f"there is no limit {quoted(name)}{suggestion(str(name), others)}; {new}")
+                raise NotFound(
+                    f"there is no limit {quoted(name)}{suggestion(str(name), others)}; {HOW_TO_CREATE}"
+                )
             return set_limit(stored, name, changes)
 
         await self._check(change(known.get(name)))

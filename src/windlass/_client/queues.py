@@ -14,7 +14,7 @@ from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._store.protocol import Store
 from ..errors import NotFound, Refused
 from .published_types import KnownTypes
-from .records import change_record, list_records
+from .records import HOW_TO_CREATE, change_record, list_records
 
 
 class QueueEditor:
@@ -66,5 +66,5 @@ async def require_queues(store: Store, names: Iterable[str], *, new: bool = Fals
     for name in wanted:
         if name not in known:
             hint = suggestion(name, known, "`windlass queues list` shows all queues")
-            how = "; create=True (--create on the command line) sets up a new one" if new else ""
+            how = f"; {HOW_TO_CREATE}" if new else ""
             raise NotFound(f"there is no queue {quoted(name)}{hint}{how}")

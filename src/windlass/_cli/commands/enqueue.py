@@ -10,7 +10,7 @@ import click
 
 from ..._client.builder import checked_payload
 from ..._client.client import MAX_BATCH, Handle
-from ..._client.tasks.unserved import told_if_unserved
+from ..._client.tasks.unserved import never_tell_enqueuer, told_if_unserved
 from ..._documents.tasks import task_document
 from ..._handler.spec import HandlerSpec
 from ..._model.options import Defaults, Options
@@ -121,6 +121,8 @@ def enqueue(
 
     async def work() -> None:
         client = cli.app.client
+        if waits or cli.as_json:
+            never_tell_enqueuer(cli.app.store)  # who waits is told later; and programs read no hints
         await client.refresh_types()
         defaults = client.types.defaults(type)
         ready = await client.resolved({**options, "after": after}) if after else options

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import click
@@ -117,8 +116,9 @@ def set_limit(cli: Cli, /, *, name: str, create: bool, **given: Any) -> None:
     options = _options(given)
     if not options:
         raise click.UsageError("Give at least one option to set", click.get_current_context())
-    store = partial(cli.operator.limits.set, create=create)
-    cli.run(lambda: _print_result(cli, store, name, options), create=create)
+    if create:
+        options["create"] = True
+    cli.run(lambda: _print_result(cli, cli.operator.limits.set, name, options), create=create)
 
 
 @limits.command("change")

@@ -471,7 +471,7 @@ async def test_a_limit_cannot_count_by_an_encrypted_field(store: Store) -> None:
     for options in ({"by": "card"}, {"by": "card", "type": "pay"}):
         with pytest.raises(InvalidOption, match="which is secret"):
             await limits.set("others", create=True, all="type" not in options, running=1, **options)
-    await limits.set("others", create=True, type="report", by="card", running=1)
+    await limits.set("others", create=True, type="elsewhere", by="card", running=1)
     await limits.set("amounts", create=True, type="pay", by="amount", running=1)
     with pytest.raises(InvalidOption, match="which is secret"):
         await limits.change("amounts", by="card")

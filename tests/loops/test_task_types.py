@@ -50,7 +50,7 @@ async def test_what_a_type_declares_is_published(store: Store) -> None:
         priority="high",
         timeout="5m",
         unique=True,
-        secret=("card",),
+        secret=("amount",),
         backoff=Backoff(base=7, max_attempts=3),
     )
 

@@ -60,9 +60,8 @@ class Limits:
         def change(stored: Limit | None) -> Limit:
             if stored is None and not create:
                 others = [one for one in known if one != name]  # it may have been removed meanwhile
-                raise NotFound(
-                    f"there is no limit {quoted(name)}{suggestion(str(name), others)}; {HOW_TO_CREATE}"
-                )
+                hint = suggestion(str(name), others)
+                raise NotFound(f"there is no limit {quoted(name)}; {HOW_TO_CREATE}{hint}")
             return set_limit(stored, name, changes)
 
         await self._check(change(known.get(name)))

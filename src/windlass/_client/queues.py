@@ -67,4 +67,4 @@ async def require_queues(store: Store, names: Iterable[str], *, new: bool = Fals
         if name not in known:
             hint = suggestion(name, known, "`windlass queues list` shows all queues")
             how = f"; {HOW_TO_CREATE}" if new else ""
-            raise NotFound(f"there is no queue {quoted(name)}{hint}{how}")
+            raise NotFound(f"there is no queue {quoted(name)}{how}{hint}")

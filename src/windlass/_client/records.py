@@ -21,7 +21,7 @@ MAX_TRIES = 20
 """How often a change is tried when others change the same record at the same time."""
 
 HOW_TO_CREATE = "create=True (--create on the command line, ?create=true over HTTP) sets up a new one"
-"""The end of an error about a record that does not exist."""
+"""Part of an error about a record that does not exist."""
 
 MAX_SEARCHED = 5_000
 """Entries of the audit log that one search reads, so that it ends soon."""

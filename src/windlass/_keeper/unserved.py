@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from .._model.filter import Count, Dimension, Filter
 from .._model.record import Session, Worker
 from .._model.state import State
+from .._observe.overview import SOON
 from .._policy.input.quote import counted
 from .._store.protocol import Store, all_records
 
@@ -43,7 +44,7 @@ class UnservedTasks:
         now = await self._store.now()
         live = [one.worker for one in await all_records(self._store, Session) if one.expires_at > now]
         self._warn_of_queues(counts, live)
-        self._warn_of_types(_unhandled(counts, live, now + _AGAIN_AFTER), now)
+        self._warn_of_types(_unhandled(counts, live, now + SOON), now)
 
     def _warn_of_queues(self, counts: Sequence[Count], live: Sequence[Worker]) -> None:
         ready: Counter[str] = Counter()

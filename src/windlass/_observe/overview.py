@@ -30,6 +30,9 @@ EVERYTHING = Filter()
 MAX_USAGES = 10_000
 """Values of limits to read at most: a limit by tenant may have any number of them."""
 
+SOON = timedelta(minutes=1)
+"""Until when scheduled tasks are due soon; what a worker hands back, as it has no handler, is among them."""
+
 MAX_AGE = timedelta(seconds=5)
 """Age at which a cached overview is read again."""
 
@@ -125,13 +128,13 @@ class Overview(Struct, frozen=True, kw_only=True):
     def unserved(self) -> dict[str, dict[str, int]]:
         """Number of tasks by type in the queues that no live worker serves although some tasks are due.
 
-        Scheduled ones are counted if the first of them is due: without a worker perhaps no keeper runs.
+        Scheduled ones are counted if the first of them is due soon: without a worker perhaps no keeper runs.
         """
         numbers: dict[str, dict[str, int]] = {}
         serving = self.serving()
         for depth in self.depths:
-            is_overdue = depth.state is State.SCHEDULED and depth.oldest_at and depth.oldest_at <= self.at
-            if depth.number and (depth.state is State.READY or is_overdue) and not serving[depth.queue]:
+            is_soon = depth.state is State.SCHEDULED and depth.oldest_at and depth.oldest_at - self.at <= SOON
+            if depth.number and (depth.state is State.READY or is_soon) and not serving.get(depth.queue):
                 types = numbers.setdefault(depth.queue, {})
                 types[depth.type] = types.get(depth.type, 0) + depth.number
         return numbers

@@ -16,7 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from windlass._policy.input.payload import MAX_BYTES, MAX_DEPTH, canonical, decode, encode, encode_payload
+from windlass._policy.input.payload import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    canonical,
+    check_value,
+    decode,
+    encode,
+    encode_payload,
+)
 from windlass.errors import InvalidPayload
 
 NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001 - naive, to be refused
@@ -338,3 +346,11 @@ def test_a_result_may_be_any_json_and_errors_call_it_by_its_name() -> None:
     assert encode(None, "result") == b"null"
     with pytest.raises(InvalidPayload, match="the result at its root is NaN"):
         encode(math.nan, "result")
+
+
+def test_a_single_value_is_checked_at_its_place() -> None:
+    check_value(Decimal("1.10"), ("order", 1, "price"))
+    for value, why in ((NOON, "a datetime without a time zone"), (Decimal("NaN"), "is NaN")):
+        with pytest.raises(InvalidPayload, match=why) as caught:
+            check_value(value, ("order", 1, "a/b"))
+        assert caught.value.pointer == "/order/1/a~1b"

@@ -130,8 +130,10 @@ class _Converter:
                 if not _INT_MIN <= value <= _INT_MAX:
                     raise self._invalid(path, "is an integer of more than 64 bits; pass it as a string")
                 return int.__index__(value)
-            case float() | Decimal():
-                return self._number(value, path)
+            case float():
+                if not math.isfinite(value):
+                    raise self._not_finite(value, path)
+                return float.__float__(value)
             case Mapping():
                 return self._members(value, path, depth)
             case list() | tuple():
@@ -171,14 +173,6 @@ class _Converter:
         self._count(len(value))
         return str.__str__(value)
 
-    def _number(self, value: float | Decimal, path: _Path) -> float | str:
-        """Return a float as it is, and a decimal as text."""
-        finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
-        if not finite:
-            name = "NaN" if "nan" in str(value).lower() else "infinite"
-            raise self._invalid(path, f"is {name}, which JSON cannot represent; pass null or a string")
-        return self._text(str(value), path) if isinstance(value, Decimal) else float.__float__(value)
-
     def _moment(self, value: datetime | time, path: _Path) -> str:
         offset = value.utcoffset()
         if offset is None and isinstance(value, datetime):
@@ -188,7 +182,11 @@ class _Converter:
         return value.isoformat().replace("+00:00", "Z")
 
     def _builtin(self, value: object, path: _Path, depth: int) -> object:
-        """Convert a date, UUID, set, dataclass, Struct or bytes with msgspec."""
+        """Convert a date, UUID, Decimal, set, dataclass, Struct or bytes, mostly with msgspec."""
+        if isinstance(value, Decimal):
+            if not value.is_finite():
+                raise self._not_finite(value, path)
+            return str(value)
 
         def unknown(inner: object) -> Any:
             if inner is not value:
@@ -204,6 +202,10 @@ class _Converter:
         except TypeError as error:  # a set that cannot be sorted, an unsupported key
             why = f"which JSON cannot represent: {shorten(str(error), 200)}; pass plain values"
             raise self._invalid(path, f"is {kind_of(value)}, {why}") from None
+
+    def _not_finite(self, value: float | Decimal, path: _Path) -> InvalidPayload:
+        name = "NaN" if "nan" in str(value).lower() else "infinite"
+        return self._invalid(path, f"is {name}, which JSON cannot represent; pass null or a string")
 
     def _descend(self, path: _Path, depth: int, members: int) -> None:
         if depth == 0:

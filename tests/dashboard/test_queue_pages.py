@@ -147,6 +147,28 @@ def test_a_limit_of_tasks_without_a_tenant_stays_one(app: App, visitor: Visitor,
     assert (limit.tenant, limit.running) == ("", 2)
 
 
+def test_a_limit_on_all_tasks_must_be_asked_for(app: App, visitor: Visitor, run: Run) -> None:
+    visitor.get("limits/-/add")
+    assert "would apply to all tasks" in visitor.post("limits/-/add", 422, name="n", running="2").text
+    visitor.post("limits/-/add", name="n", queue="mail", running="2")
+    visitor.get("limits/n/change")
+    assert "would apply to all tasks" in visitor.post("limits/n/change", 422, running="2").text
+    (limit,) = run(app.operator.limits.list())
+    assert (limit.queue, limit.running) == ("mail", 2)
+    visitor.post("limits/n/change", running="3", all="yes")
+    visitor.post("limits/n/change", running="4")
+    (limit,) = run(app.operator.limits.list())
+    assert (limit.queue, limit.running) == (None, 4)
+
+
+def test_a_queue_that_nothing_names_is_not_made(app: App, visitor: Visitor, run: Run) -> None:
+    run(app.client.send("hello", {}, queue="mail"))
+    visitor.get("queues/mail")
+    for action in ("pause", "resume", "settings"):
+        visitor.post(f"queues/mial/{action}", 404)
+    assert not run(app.operator.queues())
+
+
 def test_the_overview_of_many_queues_shows_few_troubles(app: App, run: Run, visitor: Visitor) -> None:
     for number in range(15):
         run(app.client.send("t", {}, queue=f"customer-{number}"))

@@ -45,6 +45,8 @@ def listed(wallets: list[dict[str, Wallet]], pair: tuple[Account, int]) -> None:
 def with_form(card: str, form: Form) -> None: ...
 def with_dict(card: str, meta: dict[str, Any]) -> None: ...
 def returns_dict(card: str) -> dict[str, Any]: ...
+def returns_objects(card: str) -> dict[str, object]: ...
+def takes_object(card: str, other: dict[str, object]) -> None: ...
 def returns_account(card: str) -> Account: ...
 def unannotated(card: str): ...  # type: ignore[no-untyped-def]
 
@@ -63,6 +65,9 @@ def unannotated(card: str): ...  # type: ignore[no-untyped-def]
         (with_form, ["iban", "form.iban"]),
         (with_dict, ["iban", "meta.bank.iban"]),
         (returns_dict, ["iban", "bank.iban"]),
+        # No schema describes `object`:
+        (returns_objects, ["card", "iban"]),
+        (takes_object, ["card", "iban", "other.iban"]),
     ],
 )
 def test_what_a_payload_or_an_annotated_result_may_have_can_be_secret(
@@ -95,6 +100,7 @@ def test_what_a_payload_or_an_annotated_result_may_have_can_be_secret(
         (bare, "crad", "card"),
         (with_dict, "mata.iban", "meta.iban"),
         (returns_dict, "crad", "card"),
+        (returns_objects, "crad", "card"),
     ],
 )
 def test_a_misspelt_name_is_refused_with_what_was_meant(

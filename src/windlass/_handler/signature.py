@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -142,16 +143,23 @@ class Signature:
         return schema, made
 
     def documents(self, refs: str) -> list[dict[str, Any]]:
-        """Return the JSON schemas of payloads and, if it is annotated, of the result; [] if there are none.
+        """Return the JSON schema of payloads and, if it is annotated, that of the result.
 
-        Each has what it refers to, by `refs` and a name, in `$defs`.
+        Each has what it refers to, by `refs` and a name, in `$defs`. One with a type that msgspec or Pydantic
+        cannot describe is {}, which is anything.
         """
-        try:
+
+        def payload() -> dict[str, Any]:
             schema, made = self.schema(refs)
-            documents = [{**schema, "additionalProperties": self._rest is not None, "$defs": made}]
-            return documents + ([self.result.schema(refs)] if self._has_result else [])
-        except (TypeError, RuntimeError):  # msgspec or Pydantic has a type that it cannot describe
-            return []
+            return {**schema, "additionalProperties": self._rest is not None, "$defs": made}
+
+        documents = []
+        for describe in (payload, partial(self.result.schema, refs))[: 1 + self._has_result]:
+            try:
+                documents.append(describe())
+            except Exception:  # noqa: BLE001 - types may describe themselves, and nothing depends on it
+                documents.append({})
+        return documents
 
     def _convert(self, made: msgspec.Struct) -> None:
         """Replace what Pydantic converts; parameters with defaults may be UNSET."""

@@ -34,7 +34,7 @@ from .blocking_calls import is_on_event_loop, run_without_loop, warn_on_event_lo
 from .builder import TaskBuilder, encoded_payload
 from .published_types import KnownTypes
 from .tasks.predecessors import look_up
-from .tasks.unserved import is_first, tell_enqueuer, told_if_unserved
+from .tasks.unserved import tell_enqueuer, told_if_unserved
 
 R = TypeVar("R")  # the result of a task
 T = TypeVar("T")
@@ -328,7 +328,6 @@ class Client:
         """Do the same for a thread without an event loop. Its connection is only used in that thread."""
         if within is None:
             can_block = Capability.BLOCK in self._store.capabilities and not is_on_event_loop()
-            can_block = can_block and not is_first(self._store, batch)
             return (run_without_loop if can_block else loop.run)(self.enqueue_tasks(batch))
         _check(batch)
         self.types.check_all_keys(batch)

@@ -45,7 +45,9 @@ class Capability(Flag):
     SHARE = auto()  # be used by several processes
     MIGRATE = auto()  # has a versioned schema
     STRIPE = auto()  # spread a queue over stripes; elsewhere that setting is kept, without effect
-    BLOCK = auto()  # `open` and `enqueue` in a thread without an event loop; elsewhere they need one
+    BLOCK = (
+        auto()
+    )  # `open`, `enqueue`, `now`, `records` in a thread without an event loop; else they need one
 
 
 class Durability(StrEnum):

@@ -34,12 +34,15 @@ def number_stored(app: App) -> int:
     return sum(count.number for count in app.sync_operator.count())
 
 
-def test_it_needs_no_thread_of_its_own(app: App, note: TaskType[[int], None, None]) -> None:
+def test_it_needs_no_thread_of_its_own(
+    app: App, note: TaskType[[int], None, None], caplog: pytest.LogCaptureFixture
+) -> None:
     before = {*threading.enumerate()}
 
     assert note.enqueue(1).created
 
     assert {*threading.enumerate()} == before
+    assert caplog.text.count("no live worker serves queue default") == 1  # which it has looked up
     assert number_stored(app) == 1
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from time import monotonic
 from weakref import WeakKeyDictionary
@@ -13,6 +13,7 @@ from ..._model.state import PENDING
 from ..._model.task import NewTask, Task
 from ..._store.protocol import Capability, Store, all_records
 from ...errors import WindlassError
+from ..blocking_calls import is_on_event_loop
 
 logger = logging.getLogger("windlass.client")
 
@@ -41,13 +42,13 @@ async def tell_enqueuer(store: Store, batch: Sequence[NewTask]) -> None:
     Reads from the store only for queues that this process enqueues into for the first time. Nothing is told
     of a store that other processes cannot use: its worker may start later.
     """
-    if not is_first(store, batch):
+    if not _is_first(store, batch):
         return
     hints = _hints_of(store)
     first = {one.queue: one for one in batch if one.queue not in hints.enqueued}
     hints.enqueued.update(first)
     with suppress(WindlassError, TimeoutError):  # the tasks are enqueued, and a key may not show workers
-        async with asyncio.timeout(_LOOK_FOR):
+        async with asyncio.timeout(_LOOK_FOR) if is_on_event_loop() else nullcontext():
             live = await hints.live_workers(store)
         for queue, task in first.items():
             if not any(worker.serves(queue) for worker in live):
@@ -55,7 +56,7 @@ async def tell_enqueuer(store: Store, batch: Sequence[NewTask]) -> None:
                 logger.warning("task %s is enqueued, but %s", task.id, why, extra={"task_id": task.id})
 
 
-def is_first(store: Store, batch: Sequence[NewTask]) -> bool:
+def _is_first(store: Store, batch: Sequence[NewTask]) -> bool:
     """Whether a task of these is the first that this process enqueues into its queue."""
     if Capability.SHARE not in store.capabilities:
         return False

@@ -97,7 +97,7 @@ class World:
         await self.store.put(QueueSettings(name="idle", stripes=2))
         await self.store.put(QueueSettings(name="paused", paused=True))
         await api.good("PUT", "/alerts/canary", {"count": 1})
-        await api.good("PUT", "/limits/canary", {"running": 1})
+        await api.good("PUT", "/limits/canary", {"running": 1, "all": True})
         await api.good("PUT", "/quotas/canary", {"tasks": 100})
         gone = await Endpoints(self.store).disable("canary", task_id=dead)
         self.names["endpoint"] = gone.name

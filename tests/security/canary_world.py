@@ -80,7 +80,12 @@ class World:
         until(lambda: "serving" in self.log("server"), "the server serves")
         self.ask("PUT", "/alerts/dead", {"count": 1, "webhook": self.receiver.url}, key="operator")
         # By a field of which nobody knows yet that it is secret: the limit counts by the values of that.
-        self.ask("PUT", "/limits/early-card", {"by": "card", "running": 9, "rate": 100}, key="operator")
+        self.ask(
+            "PUT",
+            "/limits/early-card",
+            {"by": "card", "running": 9, "rate": 100, "all": True},
+            key="operator",
+        )
         self.bring_in("early")
         # One worker reaches the store itself, the other one through the server.
         through = ("--store", self.url) if self.log_format == "json" else ("--store", self.store)

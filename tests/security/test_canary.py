@@ -105,7 +105,7 @@ def overviews(world: World) -> Texts:
 def limited(world: World) -> Texts:
     """Limits by secret fields, whose keys are values of these; `early-card` is stored, others are refused."""
     for name in ("card", "password"):
-        yield world.ask("PUT", f"/limits/by-{name}", {"by": name, "running": 9}, key="operator")
+        yield world.ask("PUT", f"/limits/by-{name}", {"by": name, "running": 9, "all": True}, key="operator")
     task = {"type": "canary.leak", "payload": {**secret("limited"), "password": "7f3asings-limited"}}
     world.post("limited", "/tasks", task)
     until(lambda: "dead" in world.ask("GET", f"/tasks/{world.ids['limited']}"), "it has ended")

@@ -18,6 +18,7 @@ from windlass._model.key import Scope
 from windlass._model.options import DeclaredType, Defaults
 from windlass._model.record import Audit
 from windlass._model.schedule import Schedule
+from windlass._store.json_codec import encode
 from windlass._stores import open_store
 from windlass._stores.memory import MemoryStore
 
@@ -254,6 +255,129 @@ async def test_schedules_are_revealed_with_the_scope(world: World) -> None:
         assert SECRET not in (await (await world.api(Scope.ADMIN))("GET", path)).text
     assert SECRET in (await (await world.api(Scope.ADMIN))("GET", "/schedules/s?reveal=true")).text
     assert [line[1:] for line in await told(world.store)] == [(None, "schedule s")]
+
+
+# -- changes by keys that do not see secrets -------------------------------------------------------------
+
+
+PAYING = {"type": "pay", "rule": "1h", "payload": {"card": SECRET, "n": 1}, "secret": ["card"]}
+UNMASKING: tuple[dict[str, Any], ...] = (
+    {"secret": []},
+    {"secret": ["n"]},
+    {"tenant": "other"},
+    {"secret": [], "payload": {"n": 1, "card": "[secret]"}},
+)
+
+OTHERWISE: tuple[dict[str, Any], ...] = (
+    {"type": "noop", "secret": []},
+    {"type": "noop"},
+    {"secret": []},
+    {"tenant": "x"},
+)
+
+
+async def stored_schedule(world: World) -> Schedule:
+    (schedule,) = (await world.store.records(Schedule, Page())).items
+    return schedule
+
+
+@pytest.mark.parametrize("change", UNMASKING)
+async def test_an_operator_cannot_unmask_what_a_schedule_keeps(change: Any, world: World) -> None:
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+    await operator.good("PUT", "/schedules/s", PAYING)
+
+    response = await operator("PATCH", "/schedules/s", change)
+
+    problem(response, 403, "forbidden")
+    assert msgspec.json.decode((await stored_schedule(world)).payload) == PAYING["payload"]
+    assert SECRET not in (await operator("GET", "/schedules/s")).text
+    revealing = await world.api(Scope.READ, Scope.OPERATE, Scope.REVEAL)
+    await revealing.good("PATCH", "/schedules/s", change)
+    assert msgspec.json.decode((await stored_schedule(world)).payload) == PAYING["payload"]
+
+
+async def test_an_operator_changes_a_schedule_around_what_it_keeps(world: World) -> None:
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+    await operator.good("PUT", "/schedules/s", PAYING)
+
+    shown = {"n": 1, "card": "[secret]"}
+    await operator.good("PATCH", "/schedules/s", {"rule": "2h", "secret": ["card", "n"], "queue": "q"})
+    await operator.good("PATCH", "/schedules/s", {"payload": {**shown, "n": "[secret]"}})
+    assert msgspec.json.decode((await stored_schedule(world)).payload) == PAYING["payload"]
+    for payload in ({"card": "[secret]", "n": 2}, {"more": "to [secret]"}):
+        problem(await operator("PATCH", "/schedules/s", {"payload": payload}), 422, "invalid-option")
+        put = {**PAYING, "payload": payload}
+        problem(await operator("PUT", "/schedules/s", put), 422, "invalid-option")
+    await operator.good("PATCH", "/schedules/s", {"secret": [], "payload": {"card": "none"}})
+
+    assert (await operator.good("GET", "/schedules/s"))["payload"] == {"card": "none"}
+    assert SECRET.encode() not in (await stored_schedule(world)).payload
+
+
+@pytest.mark.parametrize("declared", [(), ("card",)])
+async def test_an_operator_cannot_unmask_a_schedule_by_putting_it_back_otherwise(
+    declared: tuple[str, ...], world: World
+) -> None:
+    await world.declare(*declared)
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+    await operator.good("PUT", "/schedules/s", PAYING)
+    records = await operator.good("POST", "/store/records", {"kind": "schedule", "page": {}})
+    (shown,) = records["items"]
+
+    async def put(**changes: Any) -> httpx2.Response:
+        record = msgspec.json.encode({**shown, **changes})
+        body = {"kind": "schedule", "record": msgspec.Raw(record)}
+        return await operator("POST", "/store/put", msgspec.json.encode(body))
+
+    spaced = msgspec.Raw(b'{ "n" : 1, "card" : "[secret]" }')
+    for payload in (shown["payload"], spaced):
+        for change in OTHERWISE:
+            response = await put(payload=payload, **change)
+            if change == {"secret": []} and declared:  # the type still masks it
+                assert response.status_code == 200
+            else:
+                problem(response, 403, "forbidden")
+    problem(await put(payload={"card": "[secret]"}), 422, "invalid-option")
+    assert (await put(payload=spaced, paused=True)).status_code == 200
+
+    stored = await stored_schedule(world)
+    assert (stored.paused, msgspec.json.decode(stored.payload)) == (True, PAYING["payload"])
+    assert SECRET not in (await operator("GET", "/schedules/s")).text
+
+
+async def test_steps_that_repeat_a_secret_of_their_schedule_stay_masked(world: World) -> None:
+    await world.declare("card")
+    step = b'[{"id":"s","type":"note","payload":{"text":"paid by 4242-s3cr3t"}}]'
+    schedule = Schedule(name="s", type="pay", cron="* * * * *", payload=b'{"card":"4242-s3cr3t"}', next=step)
+    await world.store.put(schedule)
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+
+    problem(await operator("PATCH", "/schedules/s", {"payload": {"card": "none"}}), 403, "forbidden")
+    await operator.good("PATCH", "/schedules/s", {"rule": "2h", "zone": "UTC"})
+
+    assert SECRET.encode() in ((await stored_schedule(world)).next or b"")
+
+
+async def test_an_operator_cannot_take_the_secrets_of_a_type_away(world: World, failed: str) -> None:
+    await world.declare("card", "cvc")
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+
+    async def put(*secret: str) -> httpx2.Response:
+        record = DeclaredType(name="pay", defaults=Defaults(secret=secret))
+        body = msgspec.json.encode({"kind": "type", "record": msgspec.Raw(encode(record))})
+        return await operator("POST", "/store/put", body)
+
+    for refused in (
+        await put(),
+        await put("card"),
+        await operator("POST", "/store/remove", {"kind": "type", "name": "pay"}),
+        await operator("DELETE", "/types/pay"),
+    ):
+        problem(refused, 403, "forbidden")
+    assert (await put("more", "cvc", "card")).status_code == 200
+    assert SECRET not in (await operator("GET", f"/tasks/{failed}")).text
+    revealing = await world.api(Scope.READ, Scope.OPERATE, Scope.REVEAL)
+    await revealing.good("DELETE", "/types/pay")
 
 
 # -- workers in other languages ------------------------------------------------------------------------

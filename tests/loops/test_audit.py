@@ -44,7 +44,7 @@ READS = {
     *((Keys, name) for name in ("list", "logins")),
     *((Limits, name) for name in ("list", "get", "usages", "declared")),
     *((Alerts, name) for name in ("list", "get", "test")),
-    *((Schedules, name) for name in ("list", "get", "make", "past", "upcoming")),
+    *((Schedules, name) for name in ("list", "get", "make", "changed", "past", "upcoming")),
 }
 OF_TASKS = {(Operator, verb + one) for verb in ("cancel", "replay", "discard") for one in ("", "_one")}
 APART = {

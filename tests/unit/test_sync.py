@@ -17,7 +17,7 @@ from windlass._client.schedules import Schedules
 from windlass._client.sync.records import SyncAlerts, SyncKeys, SyncLimits, SyncQuotas, SyncSchedules
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "sync"
-INTERNAL = {"enqueue_tasks_sync", "export_sync", "make", "put"}
+INTERNAL = {"changed", "enqueue_tasks_sync", "export_sync", "make", "put"}
 TWINS = [
     (Client, SyncClient),
     (Handle, SyncHandle),

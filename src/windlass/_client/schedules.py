@@ -179,17 +179,28 @@ class Schedules:
         With another rule, its first tick is the next one. Raises NotFound or InvalidOption.
         """
         stored = (await self.get(name)).schedule
-        present: Any = {option: getattr(stored, option) for option in ScheduleOptions.__annotations__}
+        return await self.put(await self.changed(stored, rule, payload, spec, **options), instead=True)
+
+    async def changed(
+        self,
+        schedule: Schedule,
+        rule: timedelta | float | str | None = None,
+        payload: bytes | None = None,
+        spec: HandlerSpec | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Build what `change` makes of a schedule; store nothing."""
+        present: Any = {option: getattr(schedule, option) for option in ScheduleOptions.__annotations__}
         made = await self.make(
-            name,
-            stored.type,
-            rule or stored.every or stored.cron or "",
-            stored.payload if payload is None else payload,
+            schedule.name,
+            schedule.type,
+            rule or schedule.every or schedule.cron or "",
+            schedule.payload if payload is None else payload,
             spec,
             **{**present, **options},
         )
-        kept = {field: getattr(stored, field) for field in ("unique", "unique_for", "next", "declared")}
-        return await self.put(replace(made, **kept), instead=True)
+        kept = {field: getattr(schedule, field) for field in ("unique", "unique_for", "next", "declared")}
+        return replace(made, **kept)
 
     async def pause(self, name: str) -> None:
         """Pause a schedule: ticks until it is resumed are dropped. Raises NotFound if there is none."""

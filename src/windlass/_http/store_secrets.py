@@ -1,7 +1,10 @@
-"""Secrets in the store protocol: workers see them, holders of `reveal` on record, everyone else masks."""
+"""Secrets in the store protocol: workers see them, holders of `reveal` on record, everyone else masks.
+
+A change keeps what its sender saw masked, and keeps it masked.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -9,15 +12,20 @@ from .._client.limits import masked_usages
 from .._model.alert import Alert
 from .._model.filter import By, Filter, Page, Reveal, Slice
 from .._model.key import Scope
+from .._model.options import DeclaredType
+from .._model.record import KINDS
 from .._model.schedule import Schedule
 from .._model.task import NewTask, TaskId
 from .._model.verdict import Bury, Complete
+from .._policy.input.quote import quoted
 from .._policy.task_secrets import (
     masked_alert,
     masked_schedule,
     masked_task,
+    stays_masked,
     with_type_secrets,
 )
+from .._policy.task_secrets import with_stored_secrets as with_stored_documents
 from .._store import messages
 from .._store.json_codec import encode
 from .._store.protocol import all_records
@@ -25,12 +33,11 @@ from .auth import Caller
 from .service import Service
 from .task_query import masked_attempts, shown_size
 from .web.off_loop import each_off_loop
+from .web.refusal import Reason, Refusal
 
-_SECRET_FIELDS: dict[type[Alert | Schedule], tuple[str, ...]] = {
-    Alert: ("webhook",),
-    Schedule: ("payload", "next"),
-}
-_KINDS = {messages.record_name(kind): kind for kind in _SECRET_FIELDS}
+_KINDS: dict[str, type[Alert | Schedule]] = {KINDS[kind]: kind for kind in (Alert, Schedule)}
+
+R = TypeVar("R", bound=Alert | Schedule | DeclaredType)
 
 
 async def with_declared_secrets(service: Service, message: Any) -> Any:
@@ -106,26 +113,67 @@ def _masked(service: Service, record: Alert | Schedule) -> Alert | Schedule:
 
 
 async def with_stored_secrets(service: Service, caller: Caller, message: Any) -> Any:
-    """Return a request to put a record with the stored secrets where it has the masks that its sender saw."""
-    if (
-        not isinstance(message, messages.PutRequest)
-        or message.kind not in _KINDS
-        or caller.has_scope(Scope.WORK)
-    ):
+    """Return a request to put a record with the stored secrets where it has the masks that its sender saw.
+
+    Raises 403 for a change, also of a task type, after which more could be seen without `reveal` or `work`.
+    """
+    if not isinstance(message, messages.PutRequest | messages.RemoveRequest) or caller.has_scope(Scope.WORK):
         return message
-    kind = _KINDS[message.kind]
+    if message.kind == KINDS[DeclaredType]:
+        await _require_type_secrets(service, caller, message)
+    if message.kind not in _KINDS or isinstance(message, messages.RemoveRequest):
+        return message
     record: Any = messages.decode_record(message.kind, message.record)
     await service.app.client.refresh_types()
-    stored = {one.name: one for one in await all_records(service.store, kind)}.get(record.name)
+    stored: Any = await _stored(service, _KINDS[message.kind], record.name)
     if stored is None:
         return message
     shown = _masked(service, stored)
-    kept = {
-        field: getattr(stored, field)
-        for field in _SECRET_FIELDS[kind]
-        if getattr(record, field) == getattr(shown, field)
-    }
     expected = message.expected
     if expected is not None and expected == encode(shown):
         expected = encode(stored)
-    return replace(message, record=encode(replace(record, **kept)), expected=expected)
+    secret_of = service.app.client.types.secret_of
+    match stored:
+        case Schedule():
+            record = with_type_secrets(record, secret_of)
+            record = unmasked(caller, record, with_type_secrets(stored, secret_of))
+        case Alert(webhook=webhook) if record.webhook == masked_alert(stored).webhook:
+            record = replace(record, webhook=webhook)
+    return replace(message, record=encode(record), expected=expected)
+
+
+def unmasked(caller: Caller, changed: Schedule, stored: Schedule) -> Schedule:
+    """Return a changed schedule with the stored secrets where it has the masks that its sender saw.
+
+    Both have the secret fields of their types. Raises 403 if the secrets might be seen after the change,
+    unless the caller may see them; InvalidOption for a mask in another payload.
+    """
+    if not stays_masked(changed, stored) and not caller.has_scope(Scope.REVEAL):
+        raise Refusal(
+            "forbidden",
+            f"this change of the schedule {quoted(stored.name)} keeps its secret values and could show them: "
+            f"with another type, another tenant or fewer secret fields send new values, or use a key with "
+            f"the scope reveal",
+            Reason.SCOPE,
+        )
+    return with_stored_documents(changed, stored)
+
+
+def require_type_secrets(caller: Caller, declared: DeclaredType | None, *kept: str) -> None:
+    """Raise 403 unless a type keeps its secret fields, or the caller may see these."""
+    if declared is not None and {*declared.defaults.secret} - {*kept}:
+        caller.require_scope(Scope.REVEAL, Scope.WORK)
+
+
+async def _require_type_secrets(
+    service: Service, caller: Caller, message: messages.PutRequest | messages.RemoveRequest
+) -> None:
+    if isinstance(message, messages.RemoveRequest):
+        require_type_secrets(caller, await _stored(service, DeclaredType, message.name))
+        return
+    record: Any = messages.decode_record(message.kind, message.record)
+    require_type_secrets(caller, await _stored(service, DeclaredType, record.name), *record.defaults.secret)
+
+
+async def _stored(service: Service, kind: type[R], name: str) -> R | None:
+    return {one.name: one for one in await all_records(service.store, kind)}.get(name)

@@ -1,6 +1,6 @@
 """The secrets of tasks: which fields are secret by their types, and tasks and records without them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TypeAlias, TypeVar
 
@@ -12,8 +12,10 @@ from .._model.attempt import Attempt
 from .._model.limit import Usage
 from .._model.schedule import Schedule
 from .._model.task import Error, NewTask, Progress, Task
+from ..errors import InvalidOption
 from .alerts import webhook_origin
 from .input.chain import Step, encode_steps, readable_steps
+from .input.payload import canonical
 from .input.redact import MASK, Mask, mask_of, merged, secret_values
 from .input.unreadable import readable_json, shown_error
 
@@ -24,6 +26,7 @@ MAX_PROGRESS = 500
 """Characters of a progress message that are stored."""
 
 _HAS_SECRET = b'"secret":'  # in steps: fields with defaults are left out
+_DOCUMENTS = ("payload", "next")  # what a schedule can have secrets in
 
 Secretive = TypeVar("Secretive", Task, NewTask, Schedule)
 
@@ -90,6 +93,61 @@ def masked_schedule(schedule: Schedule) -> Schedule:
     mask = mask_of(schedule.payload, schedule.secret)
     steps = tuple(_masked_step(step, mask) for step in readable_steps(schedule.next))
     return replace(schedule, payload=mask.encoded(schedule.payload), next=encode_steps(steps))
+
+
+def with_stored_secrets(changed: Schedule, stored: Schedule) -> Schedule:
+    """Return a changed schedule with the stored documents where it has them as they are shown.
+
+    Both have the secret fields of their types. Raises InvalidOption for a mask in a document that is not as
+    shown: it would be stored in place of the value.
+    """
+    masked = _masked_documents(stored)
+    kept = {name: getattr(stored, name) for name in _kept(changed, masked)}
+    for name in masked.keys() - kept.keys():
+        if MASK.encode() in _comparable(getattr(changed, name)):
+            where = "payload" if name == "payload" else "steps that follow"
+            raise InvalidOption(f"replace {MASK} in the {where} by the value that it stands for")
+    return replace(changed, **kept)
+
+
+def stays_masked(changed: Schedule, stored: Schedule) -> bool:
+    """Whether all secrets that `with_stored_secrets` would take over stay masked after the change.
+
+    They do in a schedule of the same type and tenant with at least the secret fields of the stored one.
+    """
+    masked = _masked_documents(stored)
+    kept = _kept(changed, masked)
+    if not kept:
+        return True
+    if (changed.type, changed.tenant) != (stored.type, stored.tenant) or {*stored.secret} - {*changed.secret}:
+        return False
+    if "payload" in kept:
+        return True
+    # In the steps that follow, values of the payload are masked, too: without them some could be shown.
+    return _same(masked_schedule(replace(stored, payload=b"{}")).next, masked["next"])
+
+
+def _masked_documents(schedule: Schedule) -> dict[str, bytes | None]:
+    """Return the documents of a schedule in which something is masked when they are shown, as shown."""
+    shown = masked_schedule(schedule)
+    documents = {name: getattr(shown, name) for name in _DOCUMENTS}
+    return {name: one for name, one in documents.items() if not _same(one, getattr(schedule, name))}
+
+
+def _kept(changed: Schedule, masked: Mapping[str, bytes | None]) -> list[str]:
+    return [name for name, shown in masked.items() if _same(getattr(changed, name), shown)]
+
+
+def _same(one: bytes | None, other: bytes | None) -> bool:
+    """Whether two documents are equal as JSON, however they are written."""
+    return one == other or _comparable(one) == _comparable(other)
+
+
+def _comparable(document: bytes | None) -> bytes:
+    try:
+        return canonical(document or b"null")
+    except (ValueError, RecursionError):  # not JSON
+        return document or b""
 
 
 def masked_alert(alert: Alert) -> Alert:

@@ -1,6 +1,9 @@
 """The secrets of tasks: declared by their types, and masked in everything that is shown of them."""
 
+from typing import Any
+
 import msgspec
+import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -20,9 +23,12 @@ from windlass._policy.task_secrets import (
     masked_task,
     masked_usage,
     secrets_of,
+    stays_masked,
     task_mask,
+    with_stored_secrets,
     with_type_secrets,
 )
+from windlass.errors import InvalidOption
 
 TYPES = {"pay": ("card",), "ship": ("address.street",)}
 
@@ -159,3 +165,69 @@ def test_the_secrets_of_a_task_are_with_the_types_of_its_steps() -> None:
     assert secrets_of(running()) == []
     assert secrets_of(running(secret=("x",), next=encode_steps((plain,)))) == [("mail.send", ("x",))]
     assert secrets_of(running(next=encode_steps((plain, deep)))) == [("a", ("card",)), ("c", ("pin",))]
+
+
+# -- changes of schedules by who does not see their secrets ----------------------------------------------
+
+
+NOTE = encode_steps((step(payload=Raw(b'{"text":"paid by 4242-1111"}')),))
+PAY = Schedule(name="s", type="pay", payload=b'{"card":"4242-1111","n":1}', secret=("card",), next=NOTE)
+SHOWN = masked_schedule(PAY)
+
+
+def test_what_was_shown_masked_is_kept_however_it_is_written() -> None:
+    spaced = replace(SHOWN, payload=b'{ "n": 1, "card": "[secret]" }', paused=True)
+
+    assert with_stored_secrets(SHOWN, PAY) == PAY
+    assert with_stored_secrets(spaced, PAY) == replace(PAY, paused=True)
+
+
+def test_another_payload_is_taken_as_it_is_unless_it_has_a_mask() -> None:
+    other = replace(SHOWN, payload=b'{"card":"none"}', next=None)
+
+    assert with_stored_secrets(other, PAY) == other
+    with pytest.raises(InvalidOption, match="in the payload by the value"):
+        with_stored_secrets(replace(SHOWN, payload=b'{"card":"[secret]"}'), PAY)
+    with pytest.raises(InvalidOption, match="in the steps that follow"):
+        with_stored_secrets(replace(SHOWN, next=b'[{"id":"x","payload":"[secret]"}]'), PAY)
+
+
+def test_a_mask_is_a_value_where_nothing_is_masked() -> None:
+    plain = Schedule(name="s", type="t", payload=b'{"text":"[secret]"}')
+
+    assert with_stored_secrets(plain, plain) is not None
+    assert stays_masked(replace(plain, type="u", tenant="x"), plain)
+
+
+def test_what_is_not_json_is_kept_and_compared_as_it_is() -> None:
+    damaged = Schedule(name="s", type="t", payload=b"{4242-1111")
+
+    assert with_stored_secrets(masked_schedule(damaged), damaged) == damaged
+    assert with_stored_secrets(replace(damaged, payload=b"{other"), damaged).payload == b"{other"
+
+
+@pytest.mark.parametrize(
+    "change", [{"type": "noop"}, {"tenant": "x"}, {"secret": ()}, {"secret": ("n",)}, {"payload": b"{}"}]
+)
+def test_a_change_that_could_show_what_it_keeps_is_told(change: dict[str, Any]) -> None:
+    assert not stays_masked(replace(SHOWN, **change), PAY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"queue": "q", "paused": True},
+        {"secret": ("n", "card")},
+        {"payload": b"{}", "next": None, "type": "noop", "secret": ()},
+    ],
+)
+def test_other_changes_show_nothing(change: dict[str, Any]) -> None:
+    assert stays_masked(replace(SHOWN, **change), PAY)
+
+
+def test_steps_with_secrets_of_their_own_stay_beside_another_payload() -> None:
+    own = encode_steps((step(payload=Raw(b'{"pin":"7777"}'), secret=("pin",)),))
+    stored = replace(PAY, next=own)
+
+    assert stays_masked(replace(masked_schedule(stored), payload=b"{}"), stored)

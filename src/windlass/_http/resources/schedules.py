@@ -19,9 +19,11 @@ from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER, triggered_task
+from ..._policy.task_secrets import masked_schedule
 from ..bounds.rate_limit import limits_work
 from ..input_fields import Attempts, Expires, Name, Payload, Priority, SecretFields, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
+from ..store_secrets import unmasked
 from ..task_input import request_key
 from .tasks import ReasonQuery, ShowQuery
 
@@ -127,21 +129,28 @@ async def put_schedule(request: ApiRequest[NoQuery, ScheduleInput]) -> ScheduleD
     options = cast("ScheduleOptions", given_fields(body, ScheduleOptions.__annotations__))
     found = request.operator(body.why).schedules
     made = await found.make(request.path("name"), body.type, body.rule, payload, spec, **options)
-    await found.put(made, instead=True)
+    stored = {one.schedule.name: one.schedule for one in await found.list()}.get(made.name)
+    await found.put(made if stored is None else unmasked(request.caller, made, stored), instead=True)
     return await _shown(request)
 
 
 @schedules("PATCH", "/schedules/{name}", Scope.OPERATE)
 async def change_schedule(request: ApiRequest[NoQuery, ScheduleChangesInput]) -> ScheduleDocument:
-    """Change some fields of a schedule. With another rule, ticks before now are not fired."""
+    """Change some fields of a schedule. With another rule, ticks before now are not fired.
+
+    Without the scope `reveal`, secret values that it keeps stay secret: fields can be added to `secret`, and
+    with another tenant or fewer secret fields the payload must be sent anew.
+    """
     body, found = request.body, request.operator(request.body.why).schedules
-    spec = request.service.app.types.find((await found.get(request.path("name"))).schedule.type)
+    stored = (await found.get(request.path("name"))).schedule
+    spec = request.service.app.types.find(stored.type)
     payload = None if body.payload is UNSET else bytes(body.payload)
     if payload is not None:
         payload = await request.off_loop(checked_payload, payload, spec)
     options = cast("ScheduleOptions", given_fields(body, ScheduleOptions.__annotations__))
     rule = None if body.rule is UNSET else body.rule
-    await found.change(request.path("name"), rule, payload, spec, **options)
+    changed = await found.changed(masked_schedule(stored), rule, payload, spec, **options)
+    await found.put(unmasked(request.caller, changed, stored), instead=True)
     return await _shown(request)
 
 

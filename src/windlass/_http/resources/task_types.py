@@ -3,6 +3,7 @@
 from ..._documents.task_types import TypeList, type_document
 from ..._model.key import Scope
 from ..operation import AnyRequest, ApiRequest, Operations
+from ..store_secrets import require_type_secrets
 from .tasks import ReasonQuery
 
 types = Operations("task types")
@@ -16,5 +17,10 @@ async def list_types(request: AnyRequest) -> TypeList:
 
 @types("DELETE", "/types/{name}", Scope.OPERATE, status=204)
 async def remove_type(request: ApiRequest[ReasonQuery, None]) -> None:
-    """Remove a task type that no app declares any more. Its tasks stay, and follow the defaults."""
-    await request.operator(request.query.why).remove_type(request.path("name"))
+    """Remove a task type that no app declares any more. Its tasks stay, and follow the defaults.
+
+    One that declares secret fields needs the scope `reveal`, too: without it they are not masked any more.
+    """
+    name, operator = request.path("name"), request.operator(request.query.why)
+    require_type_secrets(request.caller, {one.name: one for one in await operator.types()}.get(name))
+    await operator.remove_type(name)

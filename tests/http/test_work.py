@@ -459,3 +459,104 @@ class TestKeys:
         assert await own.settle(lease(claimed) | {"outcome": "returned"}) == ["applied"]
         assert await own.settle(lease(claimed) | {"outcome": "returned"}) == ["repeated"]
         assert (await own("DELETE", f"/work/sessions/{session}")).status_code == 204
+
+
+class TestAnotherKey:
+    """What a worker's key has opened and claimed is its own, also without bounds."""
+
+    @pytest.fixture
+    async def workers(
+        self, http: httpx2.AsyncClient, url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch
+    ) -> tuple[Api, Api]:
+        monkeypatch.setattr(access, "FRESH_FOR", 0.0)  # Keys are known as soon as they are made.
+        scopes = [Scope.ENQUEUE, Scope.READ, Scope.WORK, Scope.OPERATE]
+        own, other = [Api(http, url, (await keys.create("w", scopes=scopes)).text) for _ in range(2)]
+        return own, other
+
+    async def test_neither_renews_nor_claims_in_a_session_nor_ends_it(
+        self, workers: tuple[Api, Api], store: MemoryStore
+    ) -> None:
+        own, other = workers
+        theirs = await other.session()
+        before = (await store.records(Session, Page())).items
+
+        for response in (
+            await own.beat(theirs),
+            await own("POST", "/work/claim", {"session": theirs, "number": 1}),
+            await own("DELETE", f"/work/sessions/{theirs}"),
+        ):
+            problem(response, 410, "session-lost")
+
+        assert (await store.records(Session, Page())).items == before
+
+    async def test_settles_nothing_of_it(self, workers: tuple[Api, Api], store: MemoryStore) -> None:
+        own, other = workers
+        _, claimed = await begun(other, "default")
+        before = await task_of(store, claimed["id"])
+        forged = lease(claimed) | {"outcome": "returned", "result": "forged"}
+        next_one = {**forged, "fence": claimed["fence"] + 1}
+
+        assert await own.settle(forged, next_one, forged) == ["lost"] * 3
+        held = [lease(claimed) | {"progress": {"fraction": 1}}]
+        beat = await own.beat(await own.session(), held=held)
+
+        assert beat.json()["lost"] == [lease(claimed)]
+        assert await task_of(store, claimed["id"]) == before
+        assert await other.settle(lease(claimed) | {"outcome": "returned"}) == ["applied"]
+        assert await own.settle(forged) == ["repeated"]
+
+    async def test_settles_nothing_that_nobody_has_claimed_yet(self, workers: tuple[Api, Api]) -> None:
+        own, other = workers
+        made = await other.enqueue()
+
+        assert await own.settle({"id": made, "fence": 1, "outcome": "returned"}) == ["lost"]
+
+        (claimed,) = await other.claim(await other.session(), 1)
+        assert await other.settle(lease(claimed) | {"outcome": "returned"}) == ["applied"]
+
+    async def test_gets_nothing_of_it_by_the_store_protocol(
+        self, workers: tuple[Api, Api], store: MemoryStore
+    ) -> None:
+        own, other = workers
+        beat = {"session": "s", "worker": {"name": "w"}, "lease_for": 30, "opening": True}
+        claim = {"session": "s", "queues": ["default"], "limit": 1, "number": 1}
+        await other.enqueue()
+        await other.good("POST", "/store/heartbeat", {"beat": beat})
+        ((claimed,),) = [await other.good("POST", "/store/claim", {"claim": claim})]
+        task = claimed["task"]
+        held = {"task_id": task["id"], "fence": task["fence"]}
+        before = await task_of(store, task["id"])
+        complete = {"lease": held, "verdict": {"kind": "complete", "result": "forged"}, "outcome": "returned"}
+
+        settled = await own.good("POST", "/store/settle", {"batch": [complete], "claim": None})
+        await own.good("POST", "/store/heartbeat", {"beat": {**beat, "opening": False}})
+        reported = {"lease": held, "progress": {"fraction": 1.0, "message": "forged"}}
+        mine = {**beat, "session": "mine", "progress": [reported]}
+        await own.good("POST", "/store/heartbeat", {"beat": mine})
+        await own("POST", "/store/remove", {"kind": "session", "name": "s"})
+        once = await own("POST", "/store/once", {"lease": held, "key": "k"})
+
+        assert settled["receipts"] == ["lost"]
+        assert once.status_code == 409, once.text
+        assert await task_of(store, task["id"]) == before
+        settled = await other.good("POST", "/store/settle", {"batch": [complete]})
+        assert settled["receipts"] == ["applied"]
+
+    async def test_does_not_lead_in_its_name(self, workers: tuple[Api, Api]) -> None:
+        own, other = workers
+        lead = {"holder": "keeper", "lease_for": 30}
+
+        assert await other.good("POST", "/store/lead", lead) is True
+        assert await own.good("POST", "/store/lead", lead) is False
+        assert await other.good("POST", "/store/lead", lead) is True
+
+
+async def test_a_server_that_has_not_granted_a_lease_settles_it_for_its_key(
+    api: ApiServer, http: httpx2.AsyncClient, keys: Keys, store: MemoryStore
+) -> None:
+    made = (await keys.create("w", scopes=[Scope.ENQUEUE, Scope.WORK])).text
+    first, second = Api(http, api.serve(store), made), Api(http, api.serve(store), made)
+    session, claimed = await begun(first, "default")
+
+    assert (await second.beat(session, held=[lease(claimed)])).json()["lost"] == []
+    assert await second.settle(lease(claimed) | {"outcome": "returned"}) == ["applied"]

@@ -18,6 +18,7 @@ from .._observe.overview import OverviewCache, read_tenants
 from .._store.served_queues import ServedQueues
 from ..app import App
 from .auth import Authenticator
+from .bounds.leases import KeyLeases
 from .bounds.quotas import QuotaStore
 from .bounds.rate_limit import Buckets, RateLimiter
 from .long_poll import TaskWaiter
@@ -59,6 +60,7 @@ class Service:
         meter = None if self.metrics is None else self.metrics.meter
         self.store = QuotaStore(app.store, None if meter is None else meter.quota_exceeded)
         never_tell_enqueuer(self.store)  # who enqueues does not read this log, and would wait
+        self.leases = KeyLeases(self.store)
         self.client = Client(self.store, app.builder, app.client.types)
         self.operator = Operator(self.store, By(who="server"), app.client.types)
         self.authenticator = authenticator

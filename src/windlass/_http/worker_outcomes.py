@@ -61,10 +61,15 @@ _UNSPECIFIED = ErrorDocument(type="Failed", message="the worker reported no erro
 
 
 async def settle_outcomes(request: AnyRequest, ended: Sequence[OutcomeInput]) -> Sequence[Receipt]:
-    """Settle each task by its lease; return a receipt for each, LOST for tasks that are not the caller's."""
+    """Settle each task by its lease; return a receipt for each, LOST for leases that the caller lacks."""
     notes = [{} if one.notes is UNSET else parse_notes(bytes(one.notes)) for one in ended]
-    tasks = await own_tasks(request, (one.id for one in ended))
-    known = [(one, facts) for one, facts in zip(ended, notes, strict=True) if one.id in tasks]
+    leases = [Lease(one.id, one.fence) for one in ended]
+    tasks = await visible_tasks(request, [*dict.fromkeys(one.id for one in ended)])
+    refused = await request.service.leases.refused(request.caller, leases, tasks)
+    refused |= {lease: Receipt.LOST for lease in leases if lease.task_id not in tasks}
+    known = [
+        (one, facts) for one, facts, lease in zip(ended, notes, leases, strict=True) if lease not in refused
+    ]
     await request.service.app.client.refresh_types()
     batch = []
     for one, facts in known:
@@ -73,16 +78,7 @@ async def settle_outcomes(request: AnyRequest, ended: Sequence[OutcomeInput]) ->
             await request.off_loop(settlement, request.service.app, tasks[one.id], one, facts, secrets)
         )
     receipts = iter((await request.service.store.settle(batch)).receipts if batch else ())
-    return [next(receipts) if one.id in tasks else Receipt.LOST for one in ended]
-
-
-async def own_tasks(request: AnyRequest, ids: Iterable[TaskId]) -> dict[TaskId, Task]:
-    """Return the tasks that the caller may settle: with a bound key, only those that it claimed."""
-    found = await visible_tasks(request, [*dict.fromkeys(ids)])
-    if not request.caller.is_bound:
-        return found
-    prefix = request.caller.session_prefix
-    return {id: task for id, task in found.items() if task.session is None or task.session.startswith(prefix)}
+    return [refused.get(lease) or next(receipts) for lease in leases]
 
 
 async def _result_secrets(request: AnyRequest, task: Task) -> tuple[str, ...]:
@@ -95,8 +91,8 @@ async def _result_secrets(request: AnyRequest, task: Task) -> tuple[str, ...]:
 
 
 async def masks_of(request: AnyRequest, ids: Iterable[TaskId]) -> dict[TaskId, Mask]:
-    """Return what to mask in texts of the caller's own tasks among these."""
-    tasks = await own_tasks(request, ids)
+    """Return what to mask in texts of these tasks, as far as the caller may see them."""
+    tasks = await visible_tasks(request, [*dict.fromkeys(ids)])
     return {
         id: mask_of(task.payload, task.secret, await _result_secrets(request, task))
         for id, task in tasks.items()

@@ -17,6 +17,7 @@ from ..._store import messages
 from ..._store.json_codec import Decoder, encode, encode_stored
 from ...errors import StoreError
 from ..auth import Caller
+from ..bounds.leases import in_own_sessions
 from ..long_poll import WakeListener
 from ..page import size_of
 from ..service import Service
@@ -59,7 +60,7 @@ async def call_verb(service: Service, caller: Caller, request: Request, verb: st
         found: Any = await service.pages.read(partial(service.store.find, message.where), message.page)
         held_by(request).hold_response(sum(map(size_of, found.items)))
     else:  # by ids, a client wants all of them
-        found = await message.call(service.store)
+        found = await service.leases.call(caller, message)
     response = await without_secrets(service, caller, message, found)
     size = len(body) if isinstance(message, messages.EnqueueRequest) else 0
     return Response(await off_loop(size, encode_stored, response), media_type="application/json")
@@ -75,6 +76,7 @@ async def _read(service: Service, caller: Caller, name: str, body: bytes) -> Any
     if getattr(message, "kind", None) in _FOR_ADMINS:
         caller.require_scope(Scope.ADMIN)
     message = attributed(await with_stored_secrets(service, caller, message), caller)
+    message = in_own_sessions(caller, message)
     with decode_errors():
         await off_loop(len(body), check, message, reserved=reserved)
     return message

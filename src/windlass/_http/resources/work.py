@@ -27,6 +27,7 @@ from ..._policy.input.unreadable import is_object
 from ..._policy.verdict import decide, undecrypted
 from ...errors import InvalidOption, SessionLost
 from ...signals import Fatal
+from ..bounds.leases import own_session
 from ..input_fields import Name
 from ..long_poll import WakeListener
 from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
@@ -34,7 +35,6 @@ from ..worker_outcomes import (
     OutcomeInput,
     bounded_progress,
     masks_of,
-    own_tasks,
     settle_outcomes,
     settlement,
 )
@@ -191,7 +191,7 @@ async def open_session(request: ApiRequest[NoQuery, WorkerInput]) -> SessionDocu
 @work("DELETE", "/work/sessions/{name}", Scope.WORK, bound=True, status=204, statuses=(410,))
 async def end_session(request: AnyRequest) -> None:
     """End a session. Tasks that it still holds are rescued at once and may run again."""
-    session = _own_session(request, request.path("name"))
+    session = own_session(request.caller, request.path("name"))
     if not await request.service.store.remove(Session, session):
         raise SessionLost("the session has expired or was never opened")
 
@@ -210,13 +210,14 @@ async def claim(request: ApiRequest[NoQuery, ClaimInput]) -> ClaimedTasks:
     """Claim up to `limit` ready tasks. With `wait`, respond as soon as there are any."""
     body = request.body
     queues = _queues_of(request, body)
-    session = _own_session(request, body.session)
+    session = own_session(request.caller, body.session)
     wanted = Claim(session=session, queues=queues or (), limit=body.limit, number=body.number)
     await request.service.store.open()
     found = await _claim(request, wanted)
     if not found and body.wait:
         request.begin_stream()
         found = await _claim_when_ready(request, wanted)
+    request.service.leases.add(request.caller, found)
     delivered = [one for task in found if (one := await _claimed_task(request, task.task)) is not None]
     return ClaimedTasks(tasks=delivered)
 
@@ -245,7 +246,7 @@ async def list_workers(request: AnyRequest) -> WorkerList:
 async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = False) -> HeartbeatResponse:
     worker = beat.worker
     queues = _queues_of(request, worker)
-    session = _own_session(request, beat.session)
+    session = own_session(request.caller, beat.session)
     leases, others = await _held(request, beat)
     telling = [lease.task_id for lease, one in leases.items() if one is not None and one.message]
     masks = await masks_of(request, telling) if telling else {}
@@ -285,11 +286,8 @@ async def _held(
 ) -> tuple[dict[Lease, ProgressDocument | None], Sequence[Lease]]:
     """Return the caller's own leases with their progress, and those that are not its own."""
     held = {Lease(one.id, one.fence): one.progress for one in beat.held}
-    if not request.caller.is_bound:
-        return held, ()
-    own = await own_tasks(request, (one.id for one in beat.held))
-    others = [lease for lease in held if lease.task_id not in own]
-    return {lease: held[lease] for lease in held if lease.task_id in own}, others
+    others = await request.service.leases.refused(request.caller, held)
+    return {lease: one for lease, one in held.items() if lease not in others}, [*others]
 
 
 def _queues_of(request: AnyRequest, body: WorkerInput | ClaimInput) -> tuple[str, ...] | None:
@@ -372,10 +370,3 @@ async def _hand_back(request: AnyRequest, task: Task, outcome: Locked | Failed) 
     verdict = decide(task, outcome, request.service.app.backoff, 0.0)
     ended = Settlement(lease=Lease(task.id, task.fence), verdict=verdict, outcome=name_of(outcome))
     await request.service.store.settle([ended])
-
-
-def _own_session(request: AnyRequest, session: str) -> str:
-    """Return the session id; raise SessionLost if a bound key did not open it."""
-    if request.caller.is_bound and not session.startswith(request.caller.session_prefix):
-        raise SessionLost("the session has expired or was never opened; open a new one")
-    return session

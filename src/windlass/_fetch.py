@@ -240,8 +240,12 @@ class _Exchange:
 
 def _checked(url: str) -> SplitResult:
     """Split a URL that can be fetched; of those in redirects anything may come."""
-    parts = urlsplit(url)
-    if parts.scheme not in _PORTS or not parts.hostname or parts.port == 0:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise FetchRefused("this is no valid URL") from None
+    if parts.scheme not in _PORTS or not parts.hostname or port == 0:
         raise FetchRefused("only http:// and https:// URLs with a host can be fetched")
     if "@" in parts.netloc:
         raise FetchRefused("a URL with a user name or password is not fetched")

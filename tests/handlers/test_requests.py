@@ -8,7 +8,7 @@ import pytest
 from tests.handlers.http_sink import Answer, http_sink
 from tests.handlers.runs import new_app, run
 from windlass import InvalidOption, State, Task, handlers
-from windlass.handlers.requests import filled
+from windlass.handlers.requests import Filling
 
 JSON = {"Content-Type": "application/json; charset=utf-8", "ETag": '"1"', "X-Other": "x"}
 
@@ -76,6 +76,9 @@ async def test_every_method(method: str) -> None:
         (Answer(), {"body": {}, "text": ""}, State.DEAD, "not both"),
         (Answer(), {"text": "{{ nobody }}"}, State.DEAD, "there is no value for {{ nobody }}"),
         (Answer(), {"headers": {"Content-Length": "1"}}, State.DEAD, "is set by windlass"),
+        (Answer(), {"url": "http://[bad/"}, State.DEAD, "Invalid IPv6 URL"),
+        (Answer(), {"url": "http://127.0.0.1:99999/"}, State.DEAD, "is no valid URL"),
+        (Answer(), {"text": "{{a}}" * 60_000, "values": {"a": "x" * 500_000}}, State.DEAD, "have more than"),
     ],
 )
 async def test_what_goes_wrong(answer: Answer, payload: dict[str, Any], state: State, expected: str) -> None:
@@ -101,10 +104,37 @@ async def test_what_goes_wrong(answer: Answer, payload: dict[str, Any], state: S
     ],
 )
 def test_only_names_are_filled_in(template: Any, expected: Any) -> None:
-    assert filled(template, {"a": {"b": [1]}, "c": "text"}) == expected
+    assert Filling({"a": {"b": [1]}, "c": "text"}).fill(template) == expected
 
 
 @pytest.mark.parametrize("name", ["d", "a.c", "a.b.1", "a.b.x", "c.0", "c.__class__"])
 def test_a_missing_value_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match="there is no value"):
-        filled(f"{{{{ {name} }}}}", {"a": {"b": [1]}, "c": "text"})
+        Filling({"a": {"b": [1]}, "c": "text"}).fill(f"{{{{ {name} }}}}")
+
+
+LARGE = {"a": "x" * 300_000, "b": ["\u00e9" * 300_000]}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ a }}" * 4,
+        ["{{ b }}"] * 4,
+        {"x": "{{ a }}", "y": ["{{ b }}{{ b }}", "{{ b.0 }}"]},
+        "{{a}}" * 200_000,
+    ],
+)
+def test_values_that_grow_while_they_are_filled_in_are_refused(template: Any) -> None:
+    with pytest.raises(InvalidOption, match="more than 1,048,576 characters"):
+        Filling(LARGE).fill(template)
+
+    assert len(Filling(LARGE).fill("{{ a }}" * 3)) == 900_000
+
+
+def test_what_is_quoted_counts_as_it_is_sent() -> None:
+    filling = Filling({"a": "/" * 300_000})
+
+    assert len(filling.fill("{{ a }}", quoted=True)) == 900_000
+    with pytest.raises(InvalidOption, match="more than"):
+        filling.fill("{{ a }}")

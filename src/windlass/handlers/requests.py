@@ -11,6 +11,7 @@ from msgspec import Struct
 from .._fetch import Fetched, Fetcher, FetchRefused
 from .._handler.context import INJECTED, Context
 from .._policy.backoff import Backoff
+from .._policy.input.payload import MAX_BYTES
 from ..errors import InvalidOption
 from ..signals import Fatal
 from ..tasktype import TaskType
@@ -93,15 +94,16 @@ class _Requester:
         """Send an HTTP request and return the response.
 
         `body`: sent as JSON; or `text`, sent as it is. `values`: what {{ name }} and {{ name.field }} in the
-        URL, the body and the text stand for.
+        URL, the body and the text stand for; filled in, they have at most 1 MiB in all.
         """
         try:
             given = checked_headers(headers or {})
-            place = filled(url, values, quoted=True)
-            content, kind = _content(filled(body, values), filled(text, values))
-        except InvalidOption as error:
+            filling = Filling(values)
+            place = filling.fill(url, quoted=True)
+            content, kind = _content(filling.fill(body), filling.fill(text))
+            host = urlsplit(place).hostname or ""
+        except (InvalidOption, ValueError) as error:
             raise Fatal(str(error)) from None
-        host = urlsplit(place).hostname or ""
         if not any(fnmatchcase(host.lower(), pattern.lower()) for pattern in self._settings.hosts):
             raise Fatal(f"requests to {host[:100]!r} are not allowed: it is not in `hosts`")
         ours = {"Content-Type": kind, "Idempotency-Key": ctx.idempotency_key()}
@@ -120,36 +122,53 @@ class _Requester:
         return _response(fetched)
 
 
-def filled(template: Any, values: Any, *, quoted: bool = False) -> Any:
-    """Replace each {{ name }} in the texts of a JSON value. Raises InvalidOption if a value is missing.
+class Filling:
+    """Fills values into templates: in all not more than a payload may be, however often each is named."""
 
-    A text that is nothing but one name becomes the value itself, whatever its type. `quoted`: for URLs, in
-    which what values have may not end a part.
-    """
-    match template:
-        case str():
-            whole = _PLACE.fullmatch(template)
-            if whole and not quoted:
-                return _value(whole[1], values)
-            return _PLACE.sub(lambda found: _text(_value(found[1], values), quoted=quoted), template)
-        case dict():
-            return {name: filled(one, values) for name, one in template.items()}
-        case list():
-            return [filled(one, values) for one in template]
-        case _:
-            return template
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self._left = MAX_BYTES
 
+    def fill(self, template: Any, *, quoted: bool = False) -> Any:
+        """Replace each {{ name }} in the texts of a JSON value.
 
-def _value(path: str, values: Any) -> Any:
-    found = values
-    for part in path.split("."):
-        if isinstance(found, dict) and part in found:
-            found = found[part]
-        elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
-            found = found[int(part)]
-        else:
-            raise InvalidOption(f"there is no value for {{{{ {path} }}}}")
-    return found
+        A text that is nothing but one name becomes the value itself, whatever its type. `quoted`: for URLs,
+        in which what values have may not end a part. Raises InvalidOption if a value is missing, or as soon
+        as they are too large.
+        """
+        match template:
+            case str():
+                whole = _PLACE.fullmatch(template)
+                if whole and not quoted:
+                    value = self._value(whole[1])
+                    self._take(_text(value, quoted=False))
+                    return value
+                return _PLACE.sub(
+                    lambda found: self._take(_text(self._value(found[1]), quoted=quoted)), template
+                )
+            case dict():
+                return {name: self.fill(one) for name, one in template.items()}
+            case list():
+                return [self.fill(one) for one in template]
+            case _:
+                return template
+
+    def _take(self, text: str) -> str:
+        self._left -= len(text)
+        if self._left < 0:
+            raise InvalidOption(f"the values that are filled in have more than {MAX_BYTES:,} characters")
+        return text
+
+    def _value(self, path: str) -> Any:
+        found = self._values
+        for part in path.split("."):
+            if isinstance(found, dict) and part in found:
+                found = found[part]
+            elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
+                found = found[int(part)]
+            else:
+                raise InvalidOption(f"there is no value for {{{{ {path} }}}}")
+        return found
 
 
 def _text(value: Any, *, quoted: bool) -> str:

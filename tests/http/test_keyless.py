@@ -40,9 +40,27 @@ FORWARDED = {
     "X-Forwarded-Proto": "https",
     "X-Forwarded-Prefix": "/queue",
     "X-Forwarded-Anything": "",
-    "X-Real-IP": "192.0.2.60",
+    "X-Forwarded": "for=192.0.2.60",
     "Via": "1.1 proxy",
-}
+    "CF-Ray": "7d1f0a-FRA",
+    "CDN-Loop": "cloudflare",
+    "X-Amzn-Trace-Id": "Root=1-67891233-abcdef012345678912345678",
+    "X-Original-Host": "windlass.example.com",
+} | dict.fromkeys(
+    (
+        *(
+            "X-Real-IP",
+            "CF-Connecting-IP",
+            "True-Client-IP",
+            "X-Client-IP",
+            "X-Original-For",
+            "X-ProxyUser-Ip",
+        ),
+        *("X-Envoy-External-Address", "X-Cluster-Client-IP", "Fastly-Client-IP", "X-Original-Forwarded-For"),
+        *("X-Azure-ClientIP", "X-Appengine-User-IP", "X-Remote-IP", "Client-IP", "Forwarded-For"),
+    ),
+    "192.0.2.60",
+)
 FOREIGN_ORIGINS = (
     *(f"http://{EVIL}", "https://evil.example", "null", "", "http://127.0.0.1", "http://127.0.0.1:1"),
     *("http://localhost.evil.example:8765", "file://", "chrome-extension://abcdef", "127.0.0.1:{port}"),

@@ -18,8 +18,12 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 """The headers of an ASGI connection: names in lower case."""
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.-]+)(?::[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
-_FORWARDED = frozenset((b"forwarded", b"x-real-ip", b"via"))
-_PREFIX = b"x-forwarded-"
+_OF_PROXIES = re.compile(
+    rb"forwarded|client-?ip|connecting-ip|real-?ip|user-?ip|remote-(?:ip|addr)|original-(?:for|host|url)"
+    rb"|external-address|x-envoy-|x-arr-|x-azure-|x-appengine-|x-amzn-|x-amz-cf-|cf-ray|cf-visitor|cdn-loop"
+    rb"|proxy-connection|(?:^| )via(?: |$)"
+)
+"""Headers that proxies, load balancers and content delivery networks add; also in names joined by spaces."""
 _SAFE = ("GET", "HEAD")
 _OWN = (b"", b"same-origin", b"none")
 _LINK = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
@@ -37,8 +41,8 @@ def require_local(headers: Headers, http_version: str) -> None:
     if http_version == "1.0":
         raise _forwarded("HTTP/1.0")
     names = dict(headers)
-    if _PREFIX in b" ".join(names) or not names.keys().isdisjoint(_FORWARDED):
-        found = next(name for name in names if _PREFIX in name or name in _FORWARDED)
+    if _OF_PROXIES.search(b" ".join(names)):
+        found = next(filter(_OF_PROXIES.search, names))
         raise _forwarded(f"the header {found.decode('latin-1')}")
     hosts: tuple[bytes, ...] = (names.get(b"host", b""),)
     if len(names) < len(headers):  # some are given twice

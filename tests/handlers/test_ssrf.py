@@ -30,12 +30,13 @@ INSIDE_6 = [
 
 
 def carried(address: str) -> list[str]:
-    """IPv6 addresses that carry an IPv4 address: mapped, 6to4, NAT64, Teredo."""
+    """IPv6 addresses that carry an IPv4 address: mapped, translated, 6to4, NAT64, Teredo."""
     number = int(IPv4Address(address))
     high, low = divmod(number, 1 << 16)
     teredo = (0x20010000 << 96) | (number ^ 0xFFFFFFFF)
     return [
         f"::ffff:{address}",
+        f"::ffff:0:{address}",
         f"2002:{high:x}:{low:x}::1",
         f"64:ff9b::{high:x}:{low:x}",
         str(IPv6Address(teredo)),

@@ -90,6 +90,18 @@ async def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     assert sorted(one.name for one in (tmp_path / "a").iterdir()) == ["b", "c"]
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
+async def test_the_umask_decides_who_may_read_a_file(umask: int, mode: int, tmp_path: Path) -> None:
+    files, _ = open_storage(str(tmp_path), "a test")
+    before = os.umask(umask)
+    try:
+        await files.put("a/b", b"rope", "text/plain")
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == mode
+
+
 @pytest.mark.parametrize("url", ["s3://", "ftp://example.org/x"])
 def test_a_wrong_storage_is_refused(url: str) -> None:
     with pytest.raises(InvalidOption, match="must be a directory or s3://bucket/prefix"):

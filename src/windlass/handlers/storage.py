@@ -5,7 +5,7 @@ import os
 import re
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from secrets import token_hex
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -92,17 +92,16 @@ class LocalFiles:
 
     def _write(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # In the same folder, so that it can be renamed; readable as a new file would be.
-        with NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
-            try:
+        new = path.with_name(f".new-{token_hex(8)}")  # in the same folder, so that it can be renamed
+        try:
+            with new.open("xb") as file:  # the umask decides who may read it
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-                os.fchmod(file.fileno(), 0o644)
-                Path(file.name).rename(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+            new.rename(path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
 
     def _read(self, path: Path, max_bytes: int) -> bytes:
         try:

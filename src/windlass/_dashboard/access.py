@@ -71,12 +71,12 @@ def caller_with(access: Access) -> Caller:
     return Caller(key, who=key.name)
 
 
-class ProxyUsers:
-    """People whom a proxy has authenticated: it names them in a header. Only trusted proxies are believed."""
+class Proxies:
+    """What trusted proxies tell of requests: the address of the client, and whom they have authenticated."""
 
     def __init__(self, settings: DashboardSettings) -> None:
-        if bool(settings.user_header) != bool(settings.trusted_proxies):
-            raise InvalidOption("the header that names users and the addresses of proxies need each other")
+        if settings.user_header and not settings.trusted_proxies:
+            raise InvalidOption("the header that names users needs the addresses of proxies")
         self._header = settings.user_header.lower()
         self._networks = parse_networks(settings.trusted_proxies)
         self._role = settings.proxy_role
@@ -91,7 +91,15 @@ class ProxyUsers:
         name = names[0].encode("latin-1").decode("utf-8", "replace").strip()
         return caller_with(Access(name, self._role))
 
+    def client_address(self, request: Request) -> str:
+        """Return the address of the client: its own or, of a trusted proxy's request, as the proxy says."""
+        peer = request.client.host if request.client else ""
+        if not self._is_trusted(peer):
+            return peer
+        return request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or peer
+
     def _is_trusted(self, host: str) -> bool:
+        """Whether this is the address of a trusted proxy."""
         try:
             address = ip_address(host)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Failed sign-ins: an address that has too many must wait, and many from everywhere are slowed down.
+"""Failed sign-ins: an address with too many is refused further ones; many from everywhere are slowed down.
 
 A key has 256 random bits, so nobody guesses one. This bounds what trying costs the server and the log.
 """
@@ -36,7 +36,7 @@ class Lockout:
         self._addresses: OrderedDict[str, Allowance] = OrderedDict()
 
     def seconds_left(self, address: str) -> float:
-        """Return how long an address must wait before it may try again; 0 if it need not."""
+        """Return how long an address must wait before it may fail again; 0 if it need not."""
         known = self._addresses.get(_network(address))
         if known is None:
             return 0.0

@@ -1,4 +1,4 @@
-"""Sign in with a key, and out. Who fails too often must wait."""
+"""Sign in with a key, and out. Failures are bounded, by address and in all; the right key always signs in."""
 
 from collections.abc import Callable
 from math import ceil
@@ -25,7 +25,7 @@ MAX_FORM = 16 << 10
 """Bytes of the form: those who send it are not known yet."""
 
 SLOW_SECONDS, MAX_SLOW = 1.0, 50
-"""While sign-ins fail in large numbers, each takes this long, and at most this many wait."""
+"""While sign-ins fail in large numbers, each failure takes this long, and at most this many wait."""
 
 Render = Callable[..., Response]
 """Render a template as a page: request, base, template, status, data."""
@@ -110,24 +110,30 @@ class SignIn:
         return response
 
     async def _verified(self, request: Request, text: str) -> str:
-        """Return the value of the login; raises a Refusal."""
-        address = _address(request)
-        if seconds := ceil(self._lockout.seconds_left(address)):
-            raise _locked_out(f"too many failed attempts from your address; retry in {seconds} s", seconds)
-        if self._lockout.is_flooded:
-            if self._slow >= MAX_SLOW:
-                raise _locked_out("too many failed attempts; retry in a few seconds", 5)
-            self._slow += 1
-            try:
-                await wait_for_event(self._service.closing, SLOW_SECONDS)
-            finally:
-                self._slow -= 1
+        """Return the value of the login; raises a Refusal. Only failures wait: the right key signs in."""
         try:
             return await self._viewers.logins.sign_in(text)
         except Refusal as refusal:
-            if refusal.status == 401:
-                self._lockout.note_failure(address)
+            if refusal.status != 401:
+                raise
+            await self._bound_failures(self._viewers.proxies.client_address(request))
             raise
+
+    async def _bound_failures(self, address: str) -> None:
+        """Count a failure; raise a Refusal if it is one too many, and wait if there are many."""
+        if seconds := ceil(self._lockout.seconds_left(address)):
+            raise _locked_out(f"too many failed attempts from your address; retry in {seconds} s", seconds)
+        is_flooded = self._lockout.is_flooded
+        self._lockout.note_failure(address)
+        if not is_flooded:
+            return
+        if self._slow >= MAX_SLOW:
+            raise _locked_out("too many failed attempts; retry in a few seconds", 5)
+        self._slow += 1
+        try:
+            await wait_for_event(self._service.closing, SLOW_SECONDS)
+        finally:
+            self._slow -= 1
 
     async def _check(self, request: Request, base: str) -> Response:
         """Go on if the browser has kept the cookie; else tell why it has not."""
@@ -168,13 +174,6 @@ class SignIn:
 
 def _locked_out(detail: str, seconds: int) -> Refusal:
     return Refusal("too-many-requests", detail, Reason.LOCKED_OUT, headers={"Retry-After": str(seconds)})
-
-
-def _address(request: Request) -> str:
-    """Return the address of a client, as the last proxy tells it: all clients of a proxy share its own."""
-    peer = request.client.host if request.client else ""
-    forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-    return forwarded or peer
 
 
 def _needs_https(request: Request) -> bool:

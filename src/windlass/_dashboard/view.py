@@ -38,8 +38,8 @@ _OPERATIONS: dict[Any, Operation] = {operation.handler: operation for operation 
 class DashboardSettings(Struct, frozen=True, kw_only=True):
     """How a dashboard is served. `trace_url`: where a trace is shown, with `{trace}` for its id.
 
-    `user_header`: the header in which `trusted_proxies` (addresses or networks) name people whom they have
-    authenticated; these have the role `proxy_role`.
+    `trusted_proxies`: addresses or networks of proxies, whose X-Forwarded-For is believed. `user_header`: the
+    header in which they name people whom they have authenticated; these have the role `proxy_role`.
     """
 
     read_only: bool = False

@@ -8,7 +8,7 @@ from .._http.auth import Caller
 from .._http.logins import Logins
 from .._http.service import Service
 from .._http.web.refusal import Reason, Refusal
-from .access import ProxyUsers, Resolver, resolved
+from .access import Proxies, Resolver, resolved
 from .view import DashboardSettings
 
 LOGIN = "__Host-windlass"
@@ -28,7 +28,7 @@ class Viewers:
         self.logins = Logins(service.app.store, service.authenticator)
         self._authenticator = service.authenticator
         self._resolve = resolve
-        self._proxies = ProxyUsers(settings)
+        self.proxies = Proxies(settings)
         # Where people are told apart, nobody comes in unnamed, even if the API requires no key.
         self._are_named = resolve is not None or bool(settings.user_header)
 
@@ -37,7 +37,7 @@ class Viewers:
         if self._resolve is not None and (found := await resolved(self._resolve, request)) is not None:
             request.scope[_RESOLVED_AT] = monotonic()
             return found
-        if (found := self._proxies.caller(request)) is not None:
+        if (found := self.proxies.caller(request)) is not None:
             return found
         value = request.cookies.get(LOGIN)
         if value and (found := await self.logins.caller(value)) is not None:

@@ -43,7 +43,7 @@ def test_it_shows_a_store_and_its_api_only_reads(run: Run, start: Start, argumen
     ("arguments", "code", "message"),
     [
         (("--host", "0.0.0.0"), 2, "refusing to listen on 0.0.0.0 without API keys"),
-        (("--trust-user-header", "X-User"), 2, "need each other"),
+        (("--trust-user-header", "X-User"), 2, "needs the addresses"),
         (("--trust-user-header", "X-User", "--trusted-proxy", "proxy"), 2, "not an address"),
         (("--proxy-role", "root"), 2, "--proxy-role"),
         (("--trace-url", "javascript:alert(1)//{trace}"), 2, "--trace-url"),

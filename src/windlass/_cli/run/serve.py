@@ -98,7 +98,8 @@ dashboard_options = stacked(
         "trusted_proxies",
         multiple=True,
         metavar="NETWORK",
-        help="Address or network of the proxies whose header is trusted, 10.0.0.0/8 (repeatable)",
+        help="Address or network of proxies whose X-Forwarded-For and user header are trusted, 10.0.0.0/8 "
+        "(repeatable)",
     ),
     click.option(
         "--proxy-role",

@@ -68,6 +68,24 @@ def test_then_idle_ones_then_those_whose_client_does_not_read() -> None:
     assert [one.closed for one in unread] == [True, False]
 
 
+def test_responses_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_UNREAD_BYTES", 100)
+    among = Connections()
+    slow, reading, other, large = opened(among, 4, Place.BUSY)
+    for one in (slow, reading, other):
+        among.hold_unread(one, 33)
+    among.move(reading, Place.IDLE)
+    among.hold_unread(reading, 33)
+    assert not any(one.closed for one in (slow, reading, other))
+
+    among.hold_unread(large, 60)
+
+    assert [one.closed for one in (slow, other, reading, large)] == [True, True, False, False]
+    among.hold_unread(*opened(among, 1, Place.BUSY), 1_000)
+    assert [one.closed for one in (reading, large)] == [True, True]
+    assert len(among) == 1  # one alone may be as large as it is
+
+
 def test_without_one_to_close_the_new_one_is_closed() -> None:
     among = Connections(ConnectionLimits(total=3))
     busy = opened(among, 3 + RESERVED, Place.BUSY)

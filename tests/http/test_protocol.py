@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from tests.http.conftest import DEADLINE, Ask
 from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass._http.resources import store as remote
+from windlass._http.server import connections
 from windlass._http.server import protocol as connection
 from windlass._http.web import body as receiving
 from windlass._ids import new_id
@@ -247,7 +248,33 @@ async def test_who_takes_nothing_of_the_answer(
         await eventually(lambda: port not in ports(api))
 
 
+async def test_pipelined_answers_that_nobody_reads_are_bounded(
+    api: ApiServer, open_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 1 << 20
+    monkeypatch.setattr(connections, "MAX_UNREAD_BYTES", most)
+    asked = head("GET", at(open_url, "/openapi.json")) * 60
+    with ExitStack() as opened:
+        lines = [opened.enter_context(closing(dial(open_url))) for _ in range(20)]
+        for line in lines:
+            line.sendall(asked)
+
+        await eventually(lambda: len(ports(api)) < len(lines))
+
+        assert 0 < sum(unread(api).values()) <= most
+    await eventually(lambda: not unread(api))
+
+
+def unread(api: ApiServer) -> dict[int, int]:
+    """How many bytes each caller has not read yet."""
+    held = {line: line.transport.get_write_buffer_size() for line in lines_of(api)}
+    return {line.client[1]: size for line, size in held.items() if size}
+
+
 def ports(api: ApiServer) -> set[int]:
     """Those of the callers that the server still has a line to."""
-    lines: set[Any] = set(api._server.server_state.connections)
-    return {line.client[1] for line in lines}
+    return {line.client[1] for line in lines_of(api)}
+
+
+def lines_of(api: ApiServer) -> set[Any]:
+    return set(api._server.server_state.connections)

@@ -27,6 +27,9 @@ RESERVED = 100
 UNREAD_SECONDS = 2.0
 """Time without progress in sending a response after which its connection may be closed to make room."""
 
+MAX_UNREAD_BYTES = 128 << 20
+"""Memory for responses that clients have not read; beyond, the one that has waited longest is given up."""
+
 WARN_SECONDS = 60.0
 """Minimum time between two log messages about refused requests."""
 
@@ -86,6 +89,8 @@ class Connections:
         self._urgent = frozenset(urgent)
         self._clock = clock
         self._places: list[dict[Connection, float]] = [{} for _ in Place]
+        self._unread: dict[Connection, int] = {}  # bytes of responses
+        self._unread_bytes = 0
         self._addresses = Counter[str]()
         self._refused = 0
         self._warned_at = -WARN_SECONDS
@@ -103,10 +108,21 @@ class Connections:
         if len(self) > self.limits.total + RESERVED and not self._make_room(one):
             self._evict(one)
 
+    def hold_unread(self, one: Connection, size: int) -> None:
+        """Note that a client does not read a response; close those that wait longest if all are too large."""
+        if one.place is None:
+            return
+        self.move(one, Place.UNREAD)
+        self._unread[one] = size
+        self._unread_bytes += size
+        while self._unread_bytes > MAX_UNREAD_BYTES and len(self._unread) > 1:
+            self._evict(next(iter(self._unread)))
+
     def move(self, one: Connection, place: Place) -> None:
         """Note what a connection is doing now, unless it has been closed to make room."""
         was = one.place
         if was is not None and was is not place:
+            self._unread_bytes -= self._unread.pop(one, 0)
             del self._places[was][one]
             self._places[place][one] = self._clock()
             one.place = place
@@ -115,6 +131,7 @@ class Connections:
         """Stop counting a connection that is closed."""
         if one.place is None:
             return
+        self._unread_bytes -= self._unread.pop(one, 0)
         del self._places[one.place][one]
         one.place = None
         self._addresses[one.address] -= 1

@@ -139,7 +139,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().pause_writing()
         if self._stall is None:
             self._stall = self.loop.call_later(STALL_SECONDS, self.transport.abort)
-            self._among.move(self, Place.UNREAD)
+            self._among.hold_unread(self, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         if self._stall is not None:

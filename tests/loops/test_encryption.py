@@ -37,6 +37,7 @@ from windlass._policy.input.encrypted import MARKER
 from windlass._store.protocol import Store, all_records
 from windlass._stores.memory import MemoryStore
 from windlass.errors import DuplicateTask, IdempotencyConflict
+from windlass.tasktype import TaskType
 from windlass.testing.clock import ManualClock
 
 CANARY = "canary-4111-1111"
@@ -156,6 +157,97 @@ async def test_results_reach_successors_and_groups_in_plain_text(store: Store) -
     paid = {"card": CANARY, "amount": 0, "text": f"paid with {CANARY}"}
     assert sorted(seen, key=str) == sorted([paid, [paid, paid]], key=str)
     assert CANARY.encode() not in await stored(store)
+
+
+@pytest.fixture
+def joining(store: Store) -> tuple[App, TaskType[Any, Any, Any]]:
+    """A program, and its type that returns what it takes under other names."""
+    app = program(store)
+
+    @app.task(name="join")
+    async def join(taken: Any) -> dict[str, Any]:
+        assert CANARY in str(taken)
+        return {"note": f"charged {CANARY}", "all": [taken], CANARY: 1}
+
+    return app, join
+
+
+@pytest.mark.parametrize("way", ["then", "after", "group of chains", "then of then"])
+async def test_what_a_fan_in_repeats_is_encrypted_and_masked(
+    way: str, joining: tuple[App, TaskType[Any, Any, Any]], store: Store
+) -> None:
+    app, declared = joining
+    join = declared.step(taken=RESULT)
+    paid = app.builder.step("pay", b'{"card":"%s"}' % CANARY.encode(), {}, app.types["pay"].defaults)
+    if way == "after":
+        first = await app.client.send("pay", {"card": CANARY})
+        last = await app.client.enqueue(join, after=[first.id])
+    elif way == "group of chains":
+        *_, last = await app.client.enqueue_group([chain(paid, join), paid], join)
+    elif way == "then of then":
+        *_, middle = await app.client.enqueue_group([paid], join)
+        last = await app.client.enqueue(join, after=[middle.id])
+    else:
+        *_, last = await app.client.enqueue_group([paid], join)
+    await drained(app)
+
+    result = await last.result(timeout=5)
+    assert result["note"] == f"charged {CANARY}"
+    assert CANARY.encode() not in await stored(store)
+    for reader in (app, App(store, encryption=None)):
+        (shown,) = await reader.client.types.with_result_secrets([await reader.operator.task(last.id)])
+        assert CANARY not in str(task_document(shown))
+
+    (alone,) = (await app.store.find(Filter(ids=(last.id,)), Page())).items  # as if the others were pruned
+    assert CANARY not in str(task_document(alone))
+
+
+async def test_what_follows_a_fan_in_is_encrypted_too(
+    joining: tuple[App, TaskType[Any, Any, Any]], store: Store
+) -> None:
+    app, declared = joining
+    paid = app.builder.step("pay", b'{"card":"%s"}' % CANARY.encode(), {}, app.types["pay"].defaults)
+    join = declared.step(taken=RESULT)
+    await app.client.enqueue_group([paid, paid], chain(join, join, join))
+    await drained(app)
+
+    assert [task.state for task in await tasks(app)] == [State.COMPLETED] * 5
+    assert CANARY.encode() not in await stored(store)
+
+
+async def test_a_fan_in_in_a_transaction_is_encrypted(tmp_path: Path) -> None:
+    file = tmp_path / "windlass.db"
+    app = program(f"sqlite:///{file}")
+
+    @app.task(name="join")
+    def join(taken: Any, *, ctx: Context) -> None:
+        with ctx.transaction(result={"note": taken}):
+            pass
+
+    paid = app.builder.step("pay", b'{"card":"%s"}' % CANARY.encode(), {}, app.types["pay"].defaults)
+    *_, last = await app.client.enqueue_group([paid], join.step(taken=RESULT))
+    await drained(app)
+
+    assert CANARY in str(await last.result(timeout=5))
+    await app.close()
+    assert CANARY.encode() not in file.read_bytes()
+
+
+async def test_a_rotation_encrypts_what_fan_ins_have_stored_in_plain_text(
+    joining: tuple[App, TaskType[Any, Any, Any]], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, join = joining
+    monkeypatch.setattr(encrypted_store, "repeatable", lambda values: ())  # as earlier versions did
+    paid = app.builder.step("pay", b'{"card":"%s"}' % CANARY.encode(), {}, app.types["pay"].defaults)
+    *_, last = await app.client.enqueue_group([paid], join.step(taken=RESULT))
+    await drained(app)
+    assert CANARY.encode() in await stored(store)
+    monkeypatch.undo()
+
+    await app.operator.encryption.rotate()
+
+    assert CANARY.encode() not in await stored(store)
+    assert (await last.result(timeout=5))["note"] == f"charged {CANARY}"
 
 
 async def test_pausing_a_schedule_is_audited_as_such(store: Store) -> None:

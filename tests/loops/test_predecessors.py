@@ -119,6 +119,24 @@ async def test_a_result_that_is_passed_on_is_masked_as_it_was(app: App, opened: 
         assert_masked(task)
 
 
+async def test_a_result_that_is_passed_on_twice_is_masked_as_it_was(
+    app: App, opened: Type, copy: Type
+) -> None:
+    @app.task(name="renamed")
+    async def renamed(accounts: list[dict[str, Any]]) -> dict[str, str]:
+        return {"told": f"{accounts[0]['bank']['iban']}", "owner": "ann"}
+
+    *_, first = await app.client.enqueue_group([opened.step()], renamed.step(accounts=RESULT))
+    second = await app.client.enqueue(copy.step(account=RESULT), after=[first])
+    third = await app.client.enqueue(copy.step(account=RESULT), after=[second])
+    await drained(app)
+
+    for handle in (first, second, third):
+        task = await app.operator.task(handle.id)
+        assert IBAN.encode() in (task.result or b"")
+        assert_masked(task)
+
+
 async def test_a_step_that_takes_no_result_inherits_nothing(app: App, opened: Type, copy: Type) -> None:
     handle = await app.client.enqueue(chain(opened.step(), copy.step(account=1)))
     await drained(app)

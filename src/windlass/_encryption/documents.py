@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from .._model.filter import TaskDocuments
 from .._policy.input.chain import Step, all_secret, decode_steps, encode_steps, tenant_of
 from .._policy.input.encrypted import MARKER, PREFIX
-from .._policy.input.redact import WHOLE, is_pattern, secret_values
+from .._policy.input.redact import WHOLE, is_pattern, secret_paths, secret_values
 from ..errors import InvalidOption
 from .keys import VERSION, Keyring, Undecryptable
 
@@ -82,10 +82,12 @@ class Documents:
         except UNREADABLE:
             return data
 
-    def renew(self, documents: TaskDocuments, place: Place, secret: tuple[str, ...]) -> TaskDocuments:
+    def renew(
+        self, documents: TaskDocuments, place: Place, secret: tuple[str, ...], taken: tuple[str, ...] = ()
+    ) -> TaskDocuments:
         """Encrypt with the first key what another one has encrypted, and what is secret and not encrypted.
 
-        What the ring cannot decrypt stays as it is.
+        `taken`: secret values in the results that the task took. What the ring cannot decrypt stays as it is.
         """
         payload = _Renewal(self._keyring, "payload", place).whole(documents.payload, ())
         plain = self.decrypt_payload(payload, place)
@@ -96,7 +98,7 @@ class Documents:
             steps = self.encrypt_steps(encode_steps(renewed) or steps, place.tenant)
         if result is not None:
             result = _Renewal(self._keyring, "result", place).whole(result, ())
-            result = self.encrypt_result(result, place, secret, values)
+            result = self.encrypt_result(result, place, secret, (*values, *taken))
         payload = self.encrypt_payload(payload, place, secret)
         return TaskDocuments(payload=payload, next=steps, result=result)
 
@@ -126,6 +128,12 @@ class Documents:
             return data
 
 
+def encrypted_paths(result: bytes, secret: tuple[str, ...]) -> tuple[str, ...]:
+    """Return where a result is encrypted besides its fields of these names."""
+    paths = secret_paths(msgspec.json.decode(result), (PREFIX,))
+    return tuple(path for path in paths if path not in secret and path.rpartition(".")[2] not in secret)
+
+
 class _Encryption:
     """The encryption of one document."""
 
@@ -134,6 +142,7 @@ class _Encryption:
     ) -> None:
         self._keyring = keyring
         self._context = (kind, place.type, place.tenant)
+        self._decryption = _Decryption(keyring, kind, place)
         self._secret = frozenset(secret)
         self._values = tuple(values)
 
@@ -163,6 +172,8 @@ class _Encryption:
         """Encrypt a value, unless it was encrypted before it came here, by a client of a server."""
         if data.startswith(MARKER):
             return data
+        if MARKER in data:  # in parts, of which each has its own place
+            data = self._decryption.whole(data, path)
         return _encode(self._keyring.encrypt(data, _encode((*self._context, path))))
 
     def _is_secret(self, path: _Path) -> bool:
@@ -227,4 +238,9 @@ def values_of(payload: bytes, secret: tuple[str, ...]) -> tuple[str, ...]:
         found = secret_values(msgspec.json.decode(payload), secret)
     except UNREADABLE:
         return ()
-    return tuple(value for value in found if len(value) >= _MIN_REPEATED and not is_pattern(value))
+    return repeatable(found)
+
+
+def repeatable(values: Iterable[str]) -> tuple[str, ...]:
+    """Return those of these secret values that are recognised where they are repeated."""
+    return tuple(value for value in values if len(value) >= _MIN_REPEATED and not is_pattern(value))

@@ -1,6 +1,6 @@
 """EncryptedStore: wraps a store so that it never gets the secret fields of tasks in plain text."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, TypeVar
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from .._handler.predecessors import secrets_in_results
 from .._model.filter import (
     MAX_PAGE,
     Action,
@@ -29,11 +30,12 @@ from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.transition import Applied
 from .._model.verdict import Bury, Complete, Settled, Settlement
 from .._policy.input.encrypted import MARKER, key_ids
+from .._policy.input.redact import merged
 from .._policy.schedule import schedule_fingerprint
 from .._store.forward import ForwardingStore
 from .._store.protocol import Join, Store, all_records
-from ..errors import Conflict, Refused
-from .documents import UNREADABLE, Documents, Place, values_of
+from ..errors import Conflict, Refused, StoreError
+from .documents import UNREADABLE, Documents, Place, encrypted_paths, repeatable, values_of
 from .keys import Keyring
 
 R = TypeVar("R", bound=Record)
@@ -48,10 +50,12 @@ class _Secrets(Struct, frozen=True):
     place: Place
     names: tuple[str, ...]
     payload: bytes
+    taken: tuple[str, ...]  # secret values in the results that it takes
 
     def values(self) -> tuple[str, ...]:
-        """Return the secret values of its payload; none if that could not be decrypted."""
-        return () if MARKER in self.payload else values_of(self.payload, self.names)
+        """Return the secret values of these results and, unless it could not be decrypted, of its payload."""
+        own = () if MARKER in self.payload else values_of(self.payload, self.names)
+        return (*own, *self.taken)
 
 
 class RotatedTasks(Struct, frozen=True):
@@ -93,7 +97,7 @@ class EncryptedStore(ForwardingStore):
         settled = await self.inner.settle([self._encrypted_settlement(one) for one in batch], claim)
         for one in batch:
             self._running.pop(one.lease.task_id, None)
-        return replace(settled, claimed=self._claimed(settled.claimed)) if settled.claimed else settled
+        return replace(settled, claimed=await self._claimed(settled.claimed)) if settled.claimed else settled
 
     def join(self, connection: object) -> Join:
         return _EncryptedJoin(self.inner.join(connection), self._encrypted, self._encrypted_in_join)
@@ -116,10 +120,10 @@ class EncryptedStore(ForwardingStore):
     # -- tasks that are read -------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
-        return self._claimed(await self.inner.claim(claim))
+        return await self._claimed(await self.inner.claim(claim))
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
-        return self._claimed(await self.inner.rescue(session, limit))
+        return await self._claimed(await self.inner.rescue(session, limit))
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         found = await self.inner.find(where, page)
@@ -127,7 +131,7 @@ class EncryptedStore(ForwardingStore):
         if where.ids is not None:  # perhaps to settle them, as servers do for workers in other languages
             for task in items:
                 if task.state is State.RUNNING:
-                    self._remember(task)
+                    self._remember(task, await self._taken(task))
         return replace(found, items=items)
 
     # -- schedules -----------------------------------------------------------------------------------
@@ -224,11 +228,12 @@ class EncryptedStore(ForwardingStore):
 
     # -- decrypt -------------------------------------------------------------------------------------
 
-    def _claimed(self, claimed: Sequence[Claimed]) -> tuple[Claimed, ...]:
+    async def _claimed(self, claimed: Sequence[Claimed]) -> tuple[Claimed, ...]:
         made = []
         for one in claimed:
             task = self._decrypted(one.task)
-            self._remember(task)
+            with suppress(StoreError):  # it is looked up when the task is settled
+                self._remember(task, await self._taken(task))
             made.append(one if task is one.task else Claimed(task))
         return tuple(made)
 
@@ -240,6 +245,9 @@ class EncryptedStore(ForwardingStore):
             changes["next"] = self._documents.decrypt_steps(task.next, task.tenant)
         if task.result is not None and MARKER in task.result:
             changes["result"] = self._documents.decrypt_result(task.result, Place(task.type, task.tenant))
+            if task.result_into is not None and task.after:  # what it repeats was secret in other tasks
+                with suppress(*UNREADABLE):
+                    changes["secret"] = merged(task.secret, encrypted_paths(task.result, task.secret))
         return replace(task, **changes) if changes else task
 
     def _decrypted_schedule(self, schedule: Schedule) -> Schedule:
@@ -263,7 +271,8 @@ class EncryptedStore(ForwardingStore):
         for task in found.items:
             before = after = documents_of(task)
             with suppress(*UNREADABLE):
-                after = self._documents.renew(before, Place(task.type, task.tenant), task.secret)
+                taken = () if task.result is None else await self._taken(task)
+                after = self._documents.renew(before, Place(task.type, task.tenant), task.secret, taken)
             keys = key_ids(after.payload, after.next, after.result)
             locked += keys not in ((), (self.keyring.first,))
             if after != before:
@@ -289,11 +298,15 @@ class EncryptedStore(ForwardingStore):
 
     # -- running tasks -------------------------------------------------------------------------------
 
-    def _remember(self, task: Task) -> None:
+    async def _taken(self, task: Task) -> tuple[str, ...]:
+        """Return the secret values in the results that a task takes, which its own may repeat."""
+        return repeatable(await secrets_in_results(self, task, _as_they_are))
+
+    def _remember(self, task: Task, taken: tuple[str, ...] = ()) -> None:
         """Note what the result of a running task must be encrypted by: a settlement names only its lease."""
         secrets = None
-        if task.secret:
-            secrets = _Secrets(Place(task.type, task.tenant), task.secret, task.payload)
+        if task.secret or taken:
+            secrets = _Secrets(Place(task.type, task.tenant), task.secret, task.payload, taken)
         self._running[task.id] = secrets
         if len(self._running) > _MAX_RUNNING:  # lost leases are never settled here; drop the oldest
             for task_id in [*islice(self._running, len(self._running) - _MAX_RUNNING)]:
@@ -304,6 +317,11 @@ class EncryptedStore(ForwardingStore):
         for start in range(0, len(ids), MAX_PAGE):
             part = tuple(ids[start : start + MAX_PAGE])
             await self.find(Filter(ids=part, states=(State.RUNNING,)), Page(limit=len(part)))
+
+
+async def _as_they_are(tasks: Iterable[Task]) -> Iterable[Task]:
+    """Return tasks with the secret fields that they are stored with: others were not encrypted."""
+    return tasks
 
 
 def _may_tell(settlement: Settlement) -> bool:

@@ -1,6 +1,6 @@
 """Results of predecessors, for tasks that take them as a parameter."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -36,30 +36,57 @@ async def payload_with_results(store: Store, task: Task, with_secrets: WithSecre
     if task.result_into is None or not task.after:
         return FullPayload(task.payload)
     try:
-        return await _with_results(store, task, task.result_into, with_secrets)
+        found, ends = await _sources(store, task)
+        _check_completed(found, (*task.after, *ends))
+        results = results_list(tuple(found[end].result for end in ends))
+        payload = with_result(task.payload, task.result_into, results)
+        return FullPayload(payload, await _secrets(store, found, with_secrets))
     except (InvalidOption, ValueError) as error:
         raise Fatal(f"the results of its predecessors cannot be read: {error}") from None
 
 
-async def _with_results(store: Store, task: Task, into: str, with_secrets: WithSecrets) -> FullPayload:
-    predecessors = await _completed(store, task.after)
-    ends = [end for one in task.after for end in awaited_ends(predecessors[one], task.id)]
-    found = predecessors | await _completed(store, [end for end in ends if end not in predecessors])
-    results = tuple(found[end].result for end in ends)
-    secrets = [task_mask(one).values for one in await with_secrets(found.values()) if one.result]
-    payload = with_result(task.payload, into, results_list(results))
-    return FullPayload(payload, longest_first(*secrets))
+async def secrets_in_results(store: Store, task: Task, with_secrets: WithSecrets) -> tuple[str, ...]:
+    """Return the secret values in the results that a task takes, of predecessors that still exist."""
+    if task.result_into is None or not task.after:
+        return ()
+    try:
+        return await _secrets(store, (await _sources(store, task))[0], with_secrets)
+    except (InvalidOption, ValueError):  # nobody can read these results
+        return ()
 
 
-async def _completed(store: Store, ids: Sequence[TaskId]) -> dict[TaskId, Task]:
+async def _sources(store: Store, task: Task) -> tuple[dict[TaskId, Task], list[TaskId]]:
+    """Return the tasks from which a task has results, as far as they exist, and in order their ids."""
+    found = await _existing(store, task.after)
+    ends = [end for one in task.after if one in found for end in awaited_ends(found[one], task.id)]
+    return found | await _existing(store, [end for end in ends if end not in found]), ends
+
+
+async def _secrets(store: Store, found: Mapping[TaskId, Task], with_secrets: WithSecrets) -> tuple[str, ...]:
+    """Return what is secret in these results; also what they may repeat of results that they took."""
+    known, takers = dict(found), [*found.values()]
+    while takers:
+        above: dict[TaskId, Task] = {}
+        for one in takers:
+            if one.result_into is not None and not known.keys() >= set(one.after):
+                above |= (await _sources(store, one))[0]
+        takers = [task for id, task in above.items() if id not in known]
+        known |= above
+    return longest_first(*[task_mask(one).values for one in await with_secrets(known.values()) if one.result])
+
+
+async def _existing(store: Store, ids: Sequence[TaskId]) -> dict[TaskId, Task]:
     found: dict[TaskId, Task] = {}
     for start in range(0, len(ids), MAX_PAGE):
         part = tuple(ids[start : start + MAX_PAGE])
         found |= {task.id: task for task in (await store.find(Filter(ids=part), Page(limit=MAX_PAGE))).items}
+    return found
+
+
+def _check_completed(found: Mapping[TaskId, Task], ids: Iterable[TaskId]) -> None:
     for task in found.values():
         if task.state is not State.COMPLETED:  # the waiting task was replayed, its predecessor was not
             raise Fatal(f"predecessor {task.id} has no result: it is {task.state}")
-    missing = [task_id for task_id in ids if task_id not in found]
-    if missing:
-        raise Fatal(f"the result of predecessor {missing[0]} is gone: its record was pruned")
-    return found
+    for task_id in ids:
+        if task_id not in found:
+            raise Fatal(f"the result of predecessor {task_id} is gone: its record was pruned")

@@ -114,6 +114,24 @@ class TestClaim:
             "trace": trace,
         }
 
+    async def test_brings_the_types_that_are_named_and_no_others(self, on_each: Api) -> None:
+        others, mine = await on_each.enqueue(type="other"), await on_each.enqueue(type="mine")
+        session = await on_each.session()
+        assert [one["id"] for one in await on_each.claim(session, 1, limit=9, types=["mine"])] == [mine]
+        assert await on_each.claim(session, 2, limit=9, types=["mine"], wait=0.1) == []
+        shown = await on_each.good("GET", f"/tasks/{others}")
+        assert (shown["state"], shown["attempt"]) == ("ready", 0)
+        assert [one["id"] for one in await on_each.claim(session, 3, limit=9)] == [others]
+
+    async def test_brings_the_types_that_are_named_of_every_queue(self, on_each: Api) -> None:
+        others = await on_each.enqueue(type="other", queue="q1")
+        mine = await on_each.enqueue(type="mine", queue="q1")
+        session = await on_each.session()
+        wanted = {"session": session, "all_queues": True, "limit": 9}
+        for number, (types, found) in enumerate([(["mine"], [mine]), (["mine"], []), (None, [others])], 1):
+            claimed = await on_each.good("POST", "/work/claim", {**wanted, "number": number, "types": types})
+            assert [one["id"] for one in claimed["tasks"]] == found
+
     async def test_waits_for_what_comes(self, on_each: Api) -> None:
         session = await on_each.session()
         waiting = asyncio.ensure_future(on_each.claim(session, 1, wait=30, limit=10))
@@ -161,6 +179,9 @@ class TestClaim:
             {"queues": []},
             {"session": ""},
             {"session": "s\0"},
+            {"types": [""]},
+            {"types": ["t\0"]},
+            {"types": ["t"] * 1001},
         ],
     )
     async def test_what_is_no_claim(self, wrong: dict[str, Any], api_of: Api) -> None:

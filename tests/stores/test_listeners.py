@@ -37,8 +37,8 @@ def crowd(listeners: Listeners) -> list[Listener]:
     return crowd
 
 
-def claim(*queues: str, level: Level | None = None) -> Claim:
-    return Claim(session="s", queues=queues or ("q",), limit=1, number=1, level=level)
+def claim(*queues: str, level: Level | None = None, types: tuple[str, ...] | None = None) -> Claim:
+    return Claim(session="s", queues=queues or ("q",), limit=1, number=1, level=level, types=types)
 
 
 def woken(crowd: list[Listener]) -> list[int]:
@@ -86,7 +86,9 @@ async def test_a_claim_that_got_less_ends_it(listeners: Listeners, crowd: list[L
     assert len(woken(crowd)) == FEW
 
 
-@pytest.mark.parametrize("why", ["it began before", "another queue", "one level of priority only"])
+@pytest.mark.parametrize(
+    "why", ["it began before", "another queue", "one level of priority only", "some types only"]
+)
 async def test_a_claim_that_may_have_missed_the_task_does_not_end_it(
     listeners: Listeners, crowd: list[Listener], monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -97,6 +99,8 @@ async def test_a_claim_that_may_have_missed_the_task_does_not_end_it(
         listeners.note_claim(claim(), 0, before)
     elif why == "another queue":
         listeners.note_claim(claim("other"), 0, monotonic())
+    elif why == "some types only":
+        listeners.note_claim(claim(types=("mine",)), 0, monotonic())
     else:
         listeners.note_claim(claim(level=Level.HIGH), 0, monotonic())
 

@@ -177,6 +177,8 @@ def _successors(verdict: Complete | Bury) -> None:
 def _claim(claim: Claim) -> None:
     checked_text(claim.session, "the session", _MAX_NAME)
     _number(claim.number, "number")
+    for name in claim.types or ():
+        checked_text(name, "the name of a type", _MAX_NAME)
 
 
 def _heartbeat(beat: Heartbeat) -> None:

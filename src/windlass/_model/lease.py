@@ -30,7 +30,7 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
 
     `number` rises with every claim of a session. Heartbeats name the highest number whose response has
     arrived or been abandoned, so the store knows which grants the worker cannot be waiting for.
-    With a `level`, only tasks of that level of priority are claimed.
+    With a `level`, only tasks of that level of priority are claimed; with `types`, only tasks of these types.
     """
 
     session: str
@@ -38,6 +38,16 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
     limit: int
     number: int
     level: Level | None = None
+    types: tuple[str, ...] | None = None
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether it leaves ready tasks in its queues that another claim would get."""
+        return self.level is not None or self.types is not None
+
+    def takes(self, type_name: str) -> bool:
+        """Whether it is for tasks of this type."""
+        return self.types is None or type_name in self.types
 
 
 class Claimed(Struct, frozen=True, gc=False):

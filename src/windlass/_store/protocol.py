@@ -171,8 +171,9 @@ class WorkStore(Protocol):
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
         """Lease up to `claim.limit` ready tasks to a session, lowest (rank, id) first.
 
-        Skips paused queues, tasks at a limit, and tasks that have not started by their expiry. Raises
-        SessionLost if the session has expired.
+        Skips paused queues, tasks at a limit, and tasks that have not started by their expiry. With
+        `claim.types`, also tasks of other types, which stay ready for other claims; those that come first
+        cost a lookup each. Raises SessionLost if the session has expired.
         """
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:

@@ -140,7 +140,7 @@ class Listeners:
                 continue
             if is_full:
                 self._wake_more(queue, wave)
-            elif claim.level is None:
+            elif not claim.is_selective:
                 self._end_wave(queue)
 
     def _wake_more(self, queue: str, wave: _Wave) -> None:

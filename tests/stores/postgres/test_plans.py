@@ -108,6 +108,8 @@ PUT_TOGETHER = {
     "settle and claim": settle_statement(1, "windlass"),
     "settle and claim from three": settle_statement(3, "windlass"),
     "settle and claim from many": settle_from_many_statement("windlass"),
+    "settle and claim of types": settle_statement(1, "windlass", typed=True),
+    "settle and claim of types from three": settle_statement(3, "windlass", typed=True),
     "enqueue": text("enqueue", since=SINCE),
     "enqueue_one": text("enqueue_one", since=SINCE),
     "any_id_between": text("any_id_between", since=SINCE),
@@ -122,6 +124,8 @@ STATEMENTS = {
         "settle, no claim": "task_pkey ctid",
         "settle and claim": "task_pkey task_ready ctid",
         "settle and claim from three": "task_pkey task_ready ctid",
+        "settle and claim of types": "task_pkey task_ready ctid",
+        "settle and claim of types from three": "task_pkey task_ready ctid",
         # the longer way
         "load_tasks": "task_pkey",
         "update_tasks": "task_pkey",

@@ -8,11 +8,11 @@ import pytest
 from tests.examples import sample
 from windlass._model.lease import Claim
 from windlass._model.queue import Level
-from windlass._stores.postgres.claim.limited import PRIORITIES
+from windlass._stores.postgres.claim.limited import IN_LANE, PRIORITIES
 from windlass._stores.postgres.connection.client import Connections
 from windlass._stores.postgres.queue_layout import Environment
 from windlass._stores.postgres.settle import settle_and_claim_from_lanes
-from windlass._stores.postgres.statements import settle_from_lanes_statement
+from windlass._stores.postgres.statements import of_types, settle_from_lanes_statement
 
 from .plans import (
     NOW,
@@ -169,8 +169,12 @@ IN_LANES = (
         "settle in lanes": Statement(settle_from_lanes_statement("windlass"), "task_pkey task_lane ctid"),
         "claim_begin": Statement(text("claim_begin"), "task_ready"),
         "lanes": Statement(text("lanes"), "task_lane"),
-        "lane_keys": Statement(text("lane_keys"), "task_lane"),
-        "lane_heads": Statement(text("lane_heads"), "task_lane"),
+        "lane_keys": Statement(text("lane_keys", of_types="", in_lane=""), "task_lane"),
+        "lane_keys of types": Statement(
+            text("lane_keys", of_types=of_types(7), in_lane=IN_LANE), "task_lane"
+        ),
+        "lane_heads": Statement(text("lane_heads", of_types=""), "task_lane"),
+        "lane_heads of types": Statement(text("lane_heads", of_types=of_types(7)), "task_lane"),
         "lock_new_buckets": Statement(text("lock_new_buckets"), ""),
         "try_lock_new_buckets": Statement(text("try_lock_new_buckets"), ""),
         "insert_buckets": Statement(text("insert_buckets"), ""),
@@ -206,11 +210,11 @@ IN_LANES = (
         "get_record": Statement(text("get_record"), ""),
     }
     | {
-        f"level_heads {level}": Statement(text("level_heads", level=which), f"task_{level}")
+        f"level_heads {level}": Statement(text("level_heads", level=which, of_types=""), f"task_{level}")
         for level, which in PRIORITIES.items()
         if level is not Level.MEDIUM
     }
-    | {"medium_heads": Statement(text("medium_heads"), "task_ready")}
+    | {"medium_heads": Statement(text("medium_heads", of_types=""), "task_ready")}
 )
 
 

@@ -20,6 +20,7 @@ from windlass.testing.conformance.steps import complete, settle, some_tasks, wor
 HOT = {
     "ready": "windlass_task_ready",
     "ready_rowids": "windlass_task_ready",
+    "ready_of_types": "windlass_task_ready",
     "queues_with_ready": "windlass_task_ready",
     "claim": "INTEGER PRIMARY KEY",
     "tasks": "INTEGER PRIMARY KEY",

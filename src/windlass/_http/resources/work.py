@@ -49,6 +49,7 @@ MAX_WAIT = 30
 _POLL_SECONDS = 1.0  # seconds between claims, in case a wake gets lost
 
 Queues = Annotated[list[Name], Meta(min_length=1, max_length=10_000)]
+Types = Annotated[list[Name], Meta(max_length=1_000)]
 SessionId = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")]
 Fence = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 53))]
@@ -70,7 +71,7 @@ class WorkerInput(Struct, kw_only=True, forbid_unknown_fields=True):
     host: Text = ""
     pid: Annotated[int, Meta(ge=0, le=(1 << 31))] = 0
     version: Text = ""
-    types: Annotated[list[Name], Meta(max_length=1_000)] | None = None
+    types: Types | None = None
 
 
 class SessionDocument(Struct, kw_only=True):
@@ -86,11 +87,13 @@ class ClaimInput(Struct, kw_only=True, forbid_unknown_fields=True):
     """A claim. `number` must increase with each claim of a session; `wait` is in seconds.
 
     `queues` is ["default"] unless given. With `all_queues` queues that have ready tasks are served in turn.
+    With `types`, only tasks of these types are claimed; all others stay ready for other workers.
     """
 
     session: SessionId
     queues: Queues | UnsetType = UNSET
     all_queues: bool = False
+    types: Types | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_AT_ONCE)] = 1
     number: Annotated[int, Meta(ge=1, le=(1 << 53))]
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0
@@ -211,7 +214,8 @@ async def claim(request: ApiRequest[NoQuery, ClaimInput]) -> ClaimedTasks:
     body = request.body
     queues = _queues_of(request, body)
     session = own_session(request.caller, body.session)
-    wanted = Claim(session=session, queues=queues or (), limit=body.limit, number=body.number)
+    types = None if body.types is None else tuple(body.types)
+    wanted = Claim(session=session, queues=queues or (), limit=body.limit, number=body.number, types=types)
     await request.service.store.open()
     found = await _claim(request, wanted)
     if not found and body.wait:
@@ -310,7 +314,8 @@ async def _claim(request: AnyRequest, wanted: Claim) -> Sequence[Claimed]:
     await served.find_if_due()
     queues = served.next(wanted.limit)
     found = await store.claim(replace(wanted, queues=queues))
-    served.note_claim(queues, found, is_short=len(found) < wanted.limit)
+    if not wanted.is_selective:  # else there may be more for others
+        served.note_claim(queues, found, is_short=len(found) < wanted.limit)
     if not found and queues != served.names:
         found = await store.claim(replace(wanted, queues=served.names))
     return found

@@ -192,10 +192,11 @@ class Announcer:
         """Hint at one more process after a claim that got all it asked for; end the wave after another."""
         for queue in claim.queues if self._waves else ():
             wave = self._waves.get(queue)
-            if wave is None or began < wave[0]:
+            is_full = claimed >= claim.limit
+            if wave is None or began < wave[0] or (claim.is_selective and not is_full):
                 continue
             self._end(queue)
-            if claimed >= claim.limit:
+            if is_full:
                 self._announce_queue(queue)
 
     def close(self) -> None:

@@ -36,12 +36,12 @@ def grant(
     limits = tables.limits
     tables.ready.now = now
     if claim.level is None and all(_is_fifo(tables, queue, limits) for queue in queues):
-        return _lease(tables, claim, tables.take_ready(queues, claim.limit), now), wait
+        return _lease(tables, claim, tables.take_ready(queues, claim), now), wait
     planner = ClaimPlanner(
         ClaimRules({queue: tables.queues.get(queue) for queue in queues}, limits), rotation, now
     )
     running = [tables.tasks[task_id] for held in tables.held.values() for task_id in held]
-    answers = Answers(tables.ready, running, tables.buckets)
+    answers = Answers(tables.ready, running, tables.buckets, claim.takes)
     picked = play(planner.pick(max(claim.limit, 0), claim.level), answers.answer)
     tables.buckets.update({key: (tokens, now) for key, tokens in planner.ledger.tokens.items()})
     chosen = [one.head.row for one in picked]

@@ -1,6 +1,6 @@
 """Ready tasks by queue, lane and key, each a heap in claim order."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
@@ -82,36 +82,56 @@ class Ready:
         """Count the tasks of a lane, up to MAX_SIZE."""
         return min(sum(1 for heap in self._heaps[queue][lane].values() for _ in self._valid(heap)), MAX_SIZE)
 
-    def keys(self, queue: str, lane: str) -> list[str]:
-        """Return the keys of a lane with ready tasks, in order."""
+    def firsts(self, queue: str, lane: str, takes: Callable[[str], bool]) -> dict[str, Task]:
+        """Return the first task of each key of a lane, of those whose types are taken."""
         keys = self._heaps.get(queue, {}).get(lane, {})
-        return sorted(key for key, heap in keys.items() if self.is_fresh(heap))
+        firsts = {key: self._first(heap, takes) for key, heap in keys.items()}
+        return {key: task for key, task in firsts.items() if task is not None}
 
-    def take(self, queue: str, lane: str, key: str, number: int) -> list[Task]:
-        """Take the first tasks of a key off its heap."""
+    def _first(self, heap: Heap, takes: Callable[[str], bool]) -> Task | None:
+        if not self.is_fresh(heap):
+            return None
+        first = self._tasks[heap[0][1]]
+        if takes(first.type):
+            return first
+        return min((task for task in self._valid(heap) if takes(task.type)), key=_order, default=None)
+
+    def take(self, queue: str, lane: str, key: str, number: int, takes: Callable[[str], bool]) -> list[Task]:
+        """Take the first tasks of a key off its heap, of those whose types are taken."""
         heap = self._heaps.get(queue, {}).get(lane, {}).get(key, [])
         found: dict[TaskId, Task] = {}
+        others: Heap = []
         while len(found) < number and self.is_fresh(heap):
-            task_id = heappop(heap)[1]
-            found[task_id] = self._tasks[task_id]
+            entry = heappop(heap)
+            task = self._tasks[entry[1]]
+            if takes(task.type):
+                found[task.id] = task
+            else:
+                others.append(entry)
+        for entry in others:
+            heappush(heap, entry)
         return list(found.values())
-
-    def first(self, queue: str, lane: str, key: str) -> Task:
-        """Return the first task of a key that has one."""
-        return self._tasks[self._heaps[queue][lane][key][0][1]]
 
     def all_of(self, queue: str) -> list[Task]:
         """Return every ready task of a queue, in order."""
         heaps = [heap for keys in self._heaps.get(queue, {}).values() for heap in keys.values()]
         found = {task.id: task for heap in heaps for task in self._valid(heap)}
-        return sorted(found.values(), key=lambda task: (task.rank, task.id))
+        return sorted(found.values(), key=_order)
 
 
 class Answers:
     """Answers the claim planner's questions during one claim."""
 
-    def __init__(self, ready: Ready, running: Sequence[Task], buckets: Mapping[str, Bucket]) -> None:
+    def __init__(
+        self,
+        ready: Ready,
+        running: Sequence[Task],
+        buckets: Mapping[str, Bucket],
+        takes: Callable[[str], bool],
+    ) -> None:
+        """`takes`: whether the claim is for tasks of a type."""
         self._ready = ready
+        self._takes = takes
         self._running = running
         self._buckets = buckets
         self.taken: dict[TaskId, Task] = {}  # taken off the heaps during this claim
@@ -126,9 +146,10 @@ class Answers:
                 return {lane: self._ready.size(queue, lane) for lane in lanes}
             case claim_planner.Keys(queue, after):
                 return [
-                    _head(lane, key, self._ready.first(queue, lane, key))
+                    _head(lane, key, firsts[key])
                     for lane, behind in after.items()
-                    for key in first_keys(self._ready.keys(queue, lane), behind)
+                    if (firsts := self._ready.firsts(queue, lane, self._takes))
+                    for key in first_keys(sorted(firsts), behind)
                 ]
             case claim_planner.Counts(permits):
                 return {permit.key: self._use(permit) for permit in permits}
@@ -136,10 +157,14 @@ class Answers:
                 return [
                     _head(lane, key, self._keep(task))
                     for (lane, key), number in numbers.items()
-                    for task in self._ready.take(queue, lane, key, number)
+                    for task in self._ready.take(queue, lane, key, number, self._takes)
                 ]
             case claim_planner.LevelHeads(queue, level, number):
-                found = [task for task in self._ready.all_of(queue) if level_of(task.priority) is level]
+                found = [
+                    task
+                    for task in self._ready.all_of(queue)
+                    if level_of(task.priority) is level and self._takes(task.type)
+                ]
                 return [_head("", "", task) for task in found[:number]]
 
     def _keep(self, task: Task) -> Task:
@@ -150,6 +175,10 @@ class Answers:
         holding = sum(permit in permits_of([permit.limit], subject_of(task)) for task in self._running)
         tokens, at = self._buckets.get(permit.key, (None, None))
         return PermitUsage(holding, tokens, at)
+
+
+def _order(task: Task) -> tuple[int, TaskId]:
+    return task.rank, task.id
 
 
 def subject_of(task: Task) -> Subject:

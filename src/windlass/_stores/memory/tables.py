@@ -1,7 +1,7 @@
 """The tables of a memory store, their indexes, and the transitions of a task."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from heapq import heappop, heappush
 
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ..._model.attempt import Attempt
 from ..._model.filter import Replay
+from ..._model.lease import Claim
 from ..._model.limit import Limit
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings
@@ -22,7 +23,7 @@ from ..._policy.order.rank import boost
 from ..._store.protocol import Wake
 from ..rules import cancellation
 from ..rules.cancellation import Cancellation
-from .ready import Bucket, Ready
+from .ready import Bucket, Heap, Ready
 
 _GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at", "expires_at"}
 """Fields of a new task that it keeps as they are."""
@@ -151,16 +152,22 @@ class Tables:
 
     # -- order ---------------------------------------------------------------------------------------
 
-    def take_ready(self, queues: Iterable[str], limit: int) -> Iterator[Task]:
-        """Take ready tasks off the heaps, lowest (rank, id) first over all of these queues."""
+    def take_ready(self, queues: Iterable[str], claim: Claim) -> list[Task]:
+        """Take the tasks of a claim off the heaps, lowest (rank, id) first over all of these queues."""
         heaps = [heap for name in queues if (heap := self.ready.single_heap(name)) is not None]
-        while limit > 0:
-            heads = [(heap[0], heap) for heap in heaps if self.ready.is_fresh(heap)]
-            if not heads:
-                return
-            heap = min(heads, key=lambda head: head[0])[1]
-            yield self.tasks[heappop(heap)[1]]
-            limit -= 1
+        taken: list[Task] = []
+        others: list[tuple[Heap, tuple[int, TaskId]]] = []  # of types that are not claimed
+        while len(taken) < claim.limit and (fresh := [heap for heap in heaps if self.ready.is_fresh(heap)]):
+            heap = min(fresh, key=lambda heap: heap[0])
+            entry = heappop(heap)
+            task = self.tasks[entry[1]]
+            if claim.takes(task.type):
+                taken.append(task)
+            else:
+                others.append((heap, entry))
+        for heap, entry in others:
+            heappush(heap, entry)
+        return taken
 
     def relayout(self, queues: Iterable[str]) -> None:
         """Move the ready tasks of queues to their lanes, keys and ranks under current settings and limits."""

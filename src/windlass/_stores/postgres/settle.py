@@ -94,19 +94,26 @@ def settle_and_claim(
         [stripe.start[0] for stripe in stripes],
         [stripe.start[1] for stripe in stripes],
     )
+    types = () if claim is None or claim.types is None or not stripes else (claim.types,)
     if claim is not None and (locked or len(stripes) > MANY_STRIPES):
-        return _settle_and_claim_from_many(env, parameters, stripes, locked)
-    return Query("settle", parameters, settle_statement(0 if claim is None else len(stripes), env.schema))
+        return _settle_and_claim_from_many(env, parameters, stripes, locked, types)
+    sql = settle_statement(0 if claim is None else len(stripes), env.schema, typed=bool(types))
+    return Query("settle", (*parameters, *types), sql)
 
 
 def _settle_and_claim_from_many(
-    env: Environment, parameters: tuple[Any, ...], stripes: Sequence[Stripe], locked: int
+    env: Environment,
+    parameters: tuple[Any, ...],
+    stripes: Sequence[Stripe],
+    locked: int,
+    types: tuple[Sequence[str], ...],
 ) -> Query:
     if all(stripe.number == 0 and stripe.start == START for stripe in stripes):
         parameters = (*parameters[:8], [], *parameters[9:11], [], [])  # the defaults of many_heads.sql
     # Another claim under way may have locked as many as this one wants.
     read = 2 * parameters[9] + MANY_STRIPES + locked
-    return Query("settle from many", (*parameters, read), settle_from_many_statement(env.schema))
+    sql = settle_from_many_statement(env.schema, typed=bool(types))
+    return Query("settle from many", (*parameters, read, *types), sql)
 
 
 def read_grant(rows: Sequence[Row]) -> Grant:

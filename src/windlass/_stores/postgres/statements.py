@@ -71,17 +71,26 @@ MANY_STRIPES = 16
 """Stripes that a claim names in its text. More are rows of its parameters: a plan would take seconds."""
 
 
+def of_types(parameter: int | None) -> str:
+    """Return the condition that a task is of the types that this parameter lists; "" for None: of any."""
+    return "" if parameter is None else f"AND t.type = ANY (${parameter}::text[])"
+
+
 @cache
-def settle_statement(stripes: int, schema: str) -> str:
-    """Return settle.sql claiming from up to MANY_STRIPES stripes of queues; with none it only settles."""
+def settle_statement(stripes: int, schema: str, *, typed: bool = False) -> str:
+    """Return settle.sql claiming from up to MANY_STRIPES stripes of queues; with none it only settles.
+
+    `typed`: only tasks of the types that parameter 14 lists.
+    """
     if stripes == 0:
         return _settle(schema, candidates=statement("no_candidates", schema))
+    types = of_types(14 if typed else None)
     if stripes == 1:
-        return _settle(schema, candidates=_candidates(1, "$10", schema))
+        return _settle(schema, candidates=_candidates(1, "$10", types, schema))
     numbers = range(1, stripes + 1)
-    heads = [statement("stripe_head", schema, number=str(number)) for number in numbers]
+    heads = [statement("stripe_head", schema, number=str(number), of_types=types) for number in numbers]
     share = "coalesce((SELECT shares.number FROM shares WHERE shares.stripe = {}), 0)"
-    candidates = [_candidates(number, share.format(number), schema) for number in numbers]
+    candidates = [_candidates(number, share.format(number), types, schema) for number in numbers]
     return _settle(
         schema,
         shares=statement("shares", schema, heads=_union(heads)),
@@ -91,12 +100,12 @@ def settle_statement(stripes: int, schema: str) -> str:
 
 
 @cache
-def settle_from_many_statement(schema: str) -> str:
-    """Return settle.sql claiming from any number of stripes."""
+def settle_from_many_statement(schema: str, *, typed: bool = False) -> str:
+    """Return settle.sql claiming from any number of stripes; `typed`: tasks of the types in parameter 15."""
     return _settle(
         schema,
         is_named="(q.name = '' OR q.name IN (SELECT unnest($8::text[])))",
-        shares=statement("many_heads", schema),
+        shares=statement("many_heads", schema, of_types=of_types(15 if typed else None)),
         candidates=statement("many_candidates", schema),
         missed="(SELECT count(*) FROM candidate) >= $14",
     )
@@ -114,8 +123,8 @@ def _settle(schema: str, **slots: str) -> str:
     return statement("settle", schema, **{"is_named": named, "shares": "", "missed": "false", **slots})
 
 
-def _candidates(number: int, limit: str, schema: str) -> str:
-    return statement("stripe_candidates", schema, number=str(number), limit=limit)
+def _candidates(number: int, limit: str, types: str, schema: str) -> str:
+    return statement("stripe_candidates", schema, number=str(number), limit=limit, of_types=types)
 
 
 def _union(parts: Iterable[str]) -> str:

@@ -69,6 +69,8 @@ def _first_in_fifo(tx: Transaction, queues: Sequence[str], wish: Claim) -> str |
     if rules.relayouts and not rules.relayouts.isdisjoint(queues):
         return None
     limit = max(wish.limit, 0)
+    if wish.types is not None:
+        return _first_of_types(tx, queues, wish.types, limit)
     if len(queues) == 1:
         rowids: str = tx.value("ready_rowids", {"queue": queues[0], "limit": limit, "now": tx.at})
         return rowids
@@ -76,6 +78,15 @@ def _first_in_fifo(tx: Transaction, queues: Sequence[str], wish: Claim) -> str |
         named = {"queues": listed(dict.fromkeys(queues)), "limit": limit, "now": tx.at}
         queues = [row[0] for row in tx.rows("first_heads", named)]
     heads = [tx.rows("ready", {"queue": queue, "limit": limit, "now": tx.at}) for queue in queues]
+    return listed(row[2] for row in islice(merge(*heads), limit))
+
+
+def _first_of_types(tx: Transaction, queues: Sequence[str], types: Sequence[str], limit: int) -> str:
+    """Return the rowids of the first tasks of these types over all queues, past tasks of other types."""
+    if len(queues) > _MANY:
+        queues = [row[0] for row in tx.rows("queues_with_ready", {"queues": listed(queues)})]
+    of_types = {"types": listed(types), "limit": limit, "now": tx.at}
+    heads = [tx.rows("ready_of_types", {"queue": queue, **of_types}) for queue in queues]
     return listed(row[2] for row in islice(merge(*heads), limit))
 
 

@@ -55,6 +55,7 @@ from .upkeep.lead import TestLead
 from .upkeep.promote import TestPromote, TestSpreadReplay
 from .upkeep.prune import TestPrune
 from .work.claim import TestClaim, TestDue, TestOrder, TestPause
+from .work.claim_types import TestClaimByType
 from .work.damage import TestDamage
 from .work.failures import TestFailures
 from .work.fences import TestFences
@@ -78,6 +79,7 @@ __all__ = [
     "TestLimitChanges",
     "TestCheck",
     "TestClaim",
+    "TestClaimByType",
     "TestConcurrentDuplicates",
     "TestCount",
     "TestDamage",

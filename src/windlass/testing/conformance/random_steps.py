@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -39,7 +39,9 @@ FIRST_MINUTE = Window(opens=0, closes=1)
 OVER_MIDNIGHT = Window(opens=2, closes=1, zone="Asia/Kathmandu")
 
 
+Types: TypeAlias = tuple[str, ...] | None
 sessions = st.sampled_from(SESSIONS)
+type_sets = st.sampled_from([None, None, ("x",), ("y", "mail.send"), ()])
 queue_sets = st.sampled_from([("a",), ("b",), ("a", "b"), ("b", "a")])
 endings = st.sampled_from(
     [
@@ -161,12 +163,13 @@ class RandomSteps(RuleBasedStateMachine):
         beat = Heartbeat(**{**fields, "held": tuple(held), **changes})
         self.pair.both(lambda store: store.heartbeat(beat))
 
-    def _ask(self, session: str, limit: int, *queues: str) -> Claim:
+    def _ask(self, session: str, limit: int, *queues: str, types: Types = None) -> Claim:
         self.claims[session] += 1
-        return Claim(session=session, queues=queues, limit=limit, number=self.claims[session])
+        number = self.claims[session]
+        return Claim(session=session, queues=queues, limit=limit, number=number, types=types)
 
-    def _claim(self, session: str, limit: int, *queues: str) -> list[Lease]:
-        claim = self._ask(session, limit, *queues)
+    def _claim(self, session: str, limit: int, *queues: str, types: Types = None) -> list[Lease]:
+        claim = self._ask(session, limit, *queues, types=types)
         return self._learn(session, self.pair.both(lambda store: store.claim(claim)))
 
     def _learn(self, session: str, result: Iterable[Claimed] | Refusal) -> list[Lease]:
@@ -241,9 +244,11 @@ class RandomSteps(RuleBasedStateMachine):
         held = tuple(self.held[session].values()) if known else ()
         self._beat(session, held, opening=opening, through=self.claims[session] if through else 0)
 
-    @rule(target=leases, session=sessions, queues=queue_sets, limit=st.integers(1, 4))
-    def claim(self, session: str, queues: tuple[str, ...], limit: int) -> MultipleResults[Lease]:
-        return multiple(*self._claim(session, limit, *queues))
+    @rule(target=leases, session=sessions, queues=queue_sets, limit=st.integers(1, 4), types=type_sets)
+    def claim(
+        self, session: str, queues: tuple[str, ...], limit: int, types: Types
+    ) -> MultipleResults[Lease]:
+        return multiple(*self._claim(session, limit, *queues, types=types))
 
     @rule(lease=leases, ending=endings)
     def settle(self, lease: Lease, ending: str) -> None:
@@ -251,14 +256,19 @@ class RandomSteps(RuleBasedStateMachine):
         self._settle(lease, ending)
 
     @rule(
-        target=leases, some=st.lists(leases, max_size=4), ending=endings, session=sessions, queues=queue_sets
+        target=leases,
+        some=st.lists(leases, max_size=4),
+        ending=endings,
+        session=sessions,
+        queues=queue_sets,
+        types=type_sets,
     )
     def settle_and_claim(
-        self, some: list[Lease], ending: str, session: str, queues: tuple[str, ...]
+        self, some: list[Lease], ending: str, session: str, queues: tuple[str, ...], types: Types
     ) -> MultipleResults[Lease]:
         """Settle several, perhaps one of them twice, and claim in the same call."""
         batch = [self._settlement(lease, ending) for lease in some]
-        claim = self._ask(session, 2, *queues)
+        claim = self._ask(session, 2, *queues, types=types)
         settled = self.pair.both(lambda store: store.settle(batch, claim))
         return multiple(*self._learn(session, settled if isinstance(settled, Refusal) else settled.claimed))
 

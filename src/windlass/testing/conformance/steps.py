@@ -110,14 +110,22 @@ class ManualWorker:
         """Send a heartbeat with progress reports."""
         return await self.beat(*held, progress=reports)
 
-    def next_claim(self, limit: int = 1, *queues: str) -> Claim:
+    def next_claim(self, limit: int = 1, *queues: str, types: Sequence[str] | None = None) -> Claim:
         """Return the next claim, numbered but not sent."""
         self.claims += 1
-        return Claim(session=self.session, queues=queues or (DEFAULT_QUEUE,), limit=limit, number=self.claims)
+        return Claim(
+            session=self.session,
+            queues=queues or (DEFAULT_QUEUE,),
+            limit=limit,
+            number=self.claims,
+            types=None if types is None else tuple(types),
+        )
 
-    async def claim(self, limit: int = 1, *queues: str) -> Sequence[Claimed]:
-        """Claim up to `limit` tasks."""
-        return await self.store.claim(self.next_claim(limit, *queues))
+    async def claim(
+        self, limit: int = 1, *queues: str, types: Sequence[str] | None = None
+    ) -> Sequence[Claimed]:
+        """Claim up to `limit` tasks, only of these types if any are given."""
+        return await self.store.claim(self.next_claim(limit, *queues, types=types))
 
     async def claim_one(self, *queues: str) -> Claimed:
         """Claim one task, which must be ready."""
@@ -125,9 +133,11 @@ class ManualWorker:
         assert len(claimed) == 1, "nothing was ready to claim"
         return claimed[0]
 
-    async def claim_ids(self, limit: int = 1, *queues: str) -> list[TaskId]:
-        """Claim up to `limit` tasks; return their ids, in order."""
-        return [claimed.task.id for claimed in await self.claim(limit, *queues)]
+    async def claim_ids(
+        self, limit: int = 1, *queues: str, types: Sequence[str] | None = None
+    ) -> list[TaskId]:
+        """Claim as `claim` does; return the ids, in order."""
+        return [claimed.task.id for claimed in await self.claim(limit, *queues, types=types)]
 
     async def rescue(self, limit: int = 10) -> Sequence[Claimed]:
         """Take over tasks of expired sessions."""

@@ -61,7 +61,7 @@ class LaneClaims:
         return max(self._blocked_until - monotonic(), 0.0)
 
     async def claim(self, batch: Sequence[Settlement], claim: Claim, queues: Sequence[str]) -> Grant:
-        by_rank = claim.level is not None or any(map(self._layout.is_guarded, queues))
+        by_rank = claim.is_selective or any(map(self._layout.is_guarded, queues))
         if by_rank or monotonic() >= self._next_counted:
             settled = _NOTHING
             if batch:

@@ -21,9 +21,10 @@ from ..queue_layout import Environment, read_limit, read_settings
 from ..rows import Row, columns_of, read_leased
 from ..script import Query, Script, answered, fetch, pairs, value
 from ..settle import Grant
-from ..statements import statement
+from ..statements import of_types, statement
 from .relayout import place_in_lanes
 
+IN_LANE = "AND t.queue = $1 AND t.lane = g.lane"
 PRIORITIES = {Level.HIGH: "t.priority > 0", Level.LOW: "t.priority < 0"}
 
 
@@ -45,7 +46,7 @@ def claim(env: Environment, turns: plan.Rotation, claim: Claim, queues: Sequence
     unfinished = (yield from place_in_lanes(state.rules, state.misplaced)) if state.misplaced else False
     planner = ClaimPlanner(state.rules, turns, state.now)
     planner.unfinished = unfinished
-    requests = Requests(env, state.now)
+    requests = Requests(env, state.now, claim.types)
     picked = yield from answered(planner.pick(max(claim.limit, 0), claim.level), requests.answer)
     is_outdated = claim.level is None and bool(state.fifo)
     claimed: list[Claimed] = []
@@ -93,7 +94,9 @@ def _lease(
 class Requests:
     """Answers the claim planner's requests from the database."""
 
-    def __init__(self, env: Environment, now: datetime) -> None:
+    def __init__(self, env: Environment, now: datetime, types: Sequence[str] | None) -> None:
+        """`types`: only tasks of these are offered (None: of all)."""
+        self._types = () if types is None else (types,)
         self._schema = env.schema
         self._clock = env.clock
         self._now = now
@@ -109,21 +112,28 @@ class Requests:
             case plan.Keys(queue, after):
                 lanes, behind = list(after), list(after.values())
                 limits = (plan.KEYS_AT_ONCE, self._seen, self._now)
-                rows = yield from fetch("lane_keys", queue, lanes, behind, *limits)
+                in_lane = IN_LANE if self._types else ""
+                rows = yield self._offerable("lane_keys", queue, lanes, behind, *limits, in_lane=in_lane)
                 return [_head(queue, row) for row in rows]
             case plan.Counts():
                 return (yield from self._counts(request))
             case plan.Heads(queue, numbers):
                 columns = columns_of([(lane, key, number) for (lane, key), number in numbers.items()], 3)
-                rows = yield from fetch("lane_heads", queue, *columns, self._seen, self._now)
+                rows = yield self._offerable("lane_heads", queue, *columns, self._seen, self._now)
                 return self._note(queue, rows)
             case plan.LevelHeads(queue, Level.MEDIUM, number):
-                rows = yield from fetch("medium_heads", queue, number, self._seen, self._now)
+                rows = yield self._offerable("medium_heads", queue, number, self._seen, self._now)
                 return self._note(queue, rows)
             case plan.LevelHeads(queue, level, number):
-                sql = statement("level_heads", self._schema, level=PRIORITIES[level])
-                rows = yield Query(f"level_heads {level}", (queue, number, self._seen, self._now), sql)
+                which = PRIORITIES[level]
+                rows = yield self._offerable("level_heads", queue, number, self._seen, self._now, level=which)
                 return self._note(queue, rows)
+
+    def _offerable(self, name: str, *parameters: Any, **slots: str) -> Query:
+        """Return a statement that finds tasks, of the types of this claim only."""
+        number = len(parameters) + 1 if self._types else None
+        sql = statement(name, self._schema, of_types=of_types(number), **slots)
+        return Query(name, (*parameters, *self._types), sql)
 
     def _counts(self, request: plan.Counts) -> Script[dict[str, PermitUsage]]:
         """Lock and count permits. Keys without any left need no lock, as none will be granted."""

@@ -7,7 +7,7 @@ CROSS JOIN LATERAL (
     FROM windlass.task AS t
     WHERE
         t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1 AND t.lane = g.lane AND t.key = g.key
-        AND t.id <> ALL ($5::uuid[]) AND (t.expires_at IS NULL OR t.expires_at > $6 OR t.attempt > 0)
+        AND t.id <> ALL ($5::uuid[]) AND (t.expires_at IS NULL OR t.expires_at > $6 OR t.attempt > 0) /* :of_types */
     ORDER BY t.queue, t.lane, t.key, t.rank, t.id
     LIMIT g.number
     FOR UPDATE OF t SKIP LOCKED

@@ -1,5 +1,6 @@
 -- The first tasks of some keys in each lane: of the key '', and of those after a given key, wrapping around to it.
--- One index lookup in task_lane for each key, and no locks; skips what this claim has read already.
+-- One index lookup in task_lane for each key, and no locks; skips what this claim has read already. A search for tasks
+-- of some types passes over others, so it must not leave the lane.
 SELECT g.lane, named.key, head.rank, head.id::text, head.type, head.tenant, head.payload
 FROM unnest($2::text[], $3::text[]) AS g (lane, after)
 CROSS JOIN LATERAL (
@@ -14,7 +15,7 @@ CROSS JOIN LATERAL (
                     FROM windlass.task AS t
                     WHERE
                         t.state = 'ready' AND t.lane IS NOT NULL
-                        AND (t.queue, t.lane, t.key) > ($1, g.lane, g.after)
+                        AND (t.queue, t.lane, t.key) > ($1, g.lane, g.after) /* :in_lane */ /* :of_types */
                     ORDER BY t.queue, t.lane, t.key
                     LIMIT 1
                 )
@@ -26,7 +27,7 @@ CROSS JOIN LATERAL (
                     FROM windlass.task AS t
                     WHERE
                         t.state = 'ready' AND t.lane IS NOT NULL
-                        AND (t.queue, t.lane, t.key) > (up.queue, up.lane, up.key)
+                        AND (t.queue, t.lane, t.key) > (up.queue, up.lane, up.key) /* :in_lane */ /* :of_types */
                     ORDER BY t.queue, t.lane, t.key
                     LIMIT 1
                 ) AS further
@@ -42,7 +43,8 @@ CROSS JOIN LATERAL (
                     SELECT t.queue, t.lane, t.key
                     FROM windlass.task AS t
                     WHERE
-                        t.state = 'ready' AND t.lane IS NOT NULL AND (t.queue, t.lane, t.key) > ($1, g.lane, '')
+                        t.state = 'ready' AND t.lane IS NOT NULL
+                        AND (t.queue, t.lane, t.key) > ($1, g.lane, '') /* :in_lane */ /* :of_types */
                     ORDER BY t.queue, t.lane, t.key
                     LIMIT 1
                 )
@@ -54,7 +56,7 @@ CROSS JOIN LATERAL (
                     FROM windlass.task AS t
                     WHERE
                         t.state = 'ready' AND t.lane IS NOT NULL
-                        AND (t.queue, t.lane, t.key) > (round.queue, round.lane, round.key)
+                        AND (t.queue, t.lane, t.key) > (round.queue, round.lane, round.key) /* :in_lane */ /* :of_types */
                     ORDER BY t.queue, t.lane, t.key
                     LIMIT 1
                 ) AS further
@@ -71,7 +73,7 @@ CROSS JOIN LATERAL (
     FROM windlass.task AS t
     WHERE
         t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1 AND t.lane = g.lane AND t.key = named.key
-        AND t.id <> ALL ($5::uuid[]) AND (t.expires_at IS NULL OR t.expires_at > $6 OR t.attempt > 0)
+        AND t.id <> ALL ($5::uuid[]) AND (t.expires_at IS NULL OR t.expires_at > $6 OR t.attempt > 0) /* :of_types */
     ORDER BY t.queue, t.lane, t.key, t.rank, t.id
     LIMIT 1
 ) AS head

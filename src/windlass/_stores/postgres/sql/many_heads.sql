@@ -34,7 +34,7 @@ heads AS MATERIALIZED (
             AND (t.rank, t.id) >= (
                 coalesce(g.rank, -9223372036854775808), coalesce(g.id, '00000000-0000-0000-0000-000000000000')
             )
-            AND (t.expires_at IS NULL OR t.expires_at > (SELECT clock.now FROM clock) OR t.attempt > 0)
+            AND (t.expires_at IS NULL OR t.expires_at > (SELECT clock.now FROM clock) OR t.attempt > 0) /* :of_types */
         ORDER BY t.rank, t.id
         LIMIT 1
     ) AS head
@@ -63,7 +63,7 @@ candidate AS MATERIALIZED (
         WHERE
             t.state = 'ready' AND t.queue = heads.queue AND t.stripe = heads.stripe
             AND (t.rank, t.id) >= (heads.rank, heads.id) AND t.rank <= (SELECT last.rank FROM last)
-            AND (t.expires_at IS NULL OR t.expires_at > (SELECT clock.now FROM clock) OR t.attempt > 0)
+            AND (t.expires_at IS NULL OR t.expires_at > (SELECT clock.now FROM clock) OR t.attempt > 0) /* :of_types */
         ORDER BY t.rank, t.id
         LIMIT $14
     ) AS first

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from ...._model.lease import Claim
 from ...._model.queue import Level, level_of
 from ...._model.state import State
 from ...._model.task import Task, TaskId
@@ -13,15 +14,20 @@ from ...._policy.order.limits import Permit, PermitUsage, Subject
 from ...rules import claim_planner
 from ...rules.claim_planner import KEYS_AT_ONCE, LANES_AT_ONCE, MAX_SIZE, Head
 from ...rules.queue_rules import QueueRules
-from ..connection.client import Client
 from ..connection.link import Command
-from ..keys import NO_PLACE, Keys, lane_and_key, packed, place_of, unpacked
+from ..database import Database
+from ..keys import NO_PLACE, lane_and_key, packed, place_of, unpacked
 from ..rows import Stored, moment, read_task
 
 EXAMINED = 2_000
 """Ready tasks that are looked at: of a queue for those of a level, of a place behind expired ones."""
 
+_OF_TYPES = 50_000
+"""Ready tasks of a place that are looked at for tasks of some types."""
+
 _WINDOW = 200
+_WINDOW_OF_TYPES = 500  # of all places together
+_KEYS_OF_TYPES = 10_000  # keys of a lane that are looked at for tasks of some types
 _MAX_SUBJECTS = 10_000
 _Ranked: TypeAlias = tuple[bytes, TaskId, int]  # id as it is stored, id, rank
 
@@ -54,23 +60,25 @@ class Answers:
 
     def __init__(
         self,
-        client: Client,
-        keys: Keys,
+        database: Database,
         rules: QueueRules,
         subjects: dict[tuple[str, str], Subject],
         now: datetime,
         offers: Offers,
+        claim: Claim,
     ) -> None:
         """`subjects`: what is known, as of these rules, of the tasks of places: queue and place.
 
         `offers`: of all claims of this handle under way; those in `offered` must be removed in the end.
         """
-        self._client = client
-        self._keys = keys
+        self._client = database.client
+        self._keys = database.keys
+        self._claim = claim
         self._rules = rules
         self._subjects = subjects
         self._now = now
         self._offers = offers
+        self._least, self._most = (0, EXAMINED) if claim.types is None else (_WINDOW_OF_TYPES, _OF_TYPES)
         self.offered: list[Head] = []
         self._with_lanes: dict[tuple[str, str], list[Head]] = {}  # first tasks, by queue and lane
         self.buckets: dict[str, bytes] = {}  # permit's key -> the bucket as it was read, b"" if there is none
@@ -79,7 +87,8 @@ class Answers:
         """Answer a question of the planner."""
         match question:
             case claim_planner.Lanes(queue, first, below, limit):
-                if self._rules.is_settled(queue) and self._rules.is_unlimited(queue):
+                is_plain = self._rules.is_settled(queue) and self._rules.is_unlimited(queue)
+                if is_plain and self._claim.types is None:
                     return await self._lanes_and_heads(queue, first, below, limit)
                 return await self._lanes(queue, first, below, limit)
             case claim_planner.Sizes(queue, first, below):
@@ -170,16 +179,19 @@ class Answers:
 
     async def _first_of_keys(self, queue: str, after: Mapping[str, str]) -> list[Head]:
         """Return, for each lane, the head without a key, then those of the keys after one, then up to it."""
+        # Keys may have no tasks of the types that are claimed: then others must be looked at.
+        most = KEYS_AT_ONCE if self._claim.types is None else _KEYS_OF_TYPES
         ranges: list[Command] = []
         for lane, key in after.items():
-            ranges.append(self._range(queue, f"({lane}\x00{key}", f"({lane}\x01", KEYS_AT_ONCE))
-            ranges.append(self._range(queue, f"({lane}\x00", f"[{lane}\x00{key}", KEYS_AT_ONCE if key else 0))
+            ranges.append(self._range(queue, f"({lane}\x00{key}", f"({lane}\x01", most))
+            ranges.append(self._range(queue, f"({lane}\x00", f"[{lane}\x00{key}", most if key else 0))
         found = await self._client.call_all(ranges)
         wanted: dict[str, int] = {}
         for lane, behind, before in zip(after, found[::2], found[1::2], strict=True):
             named = dict.fromkeys(one.decode() for one in (*behind, *before))
-            wanted |= dict.fromkeys([place_of(lane, ""), *named][:KEYS_AT_ONCE], 1)
-        return await self._heads(queue, wanted)
+            wanted |= dict.fromkeys([place_of(lane, ""), *named][:most], 1)
+        heads = await self._heads(queue, wanted)
+        return heads if most == KEYS_AT_ONCE else _first_of_lanes(heads, KEYS_AT_ONCE)
 
     # -- tasks ---------------------------------------------------------------------------------------
 
@@ -188,28 +200,51 @@ class Answers:
         found: dict[str, list[Head]] = {place: [] for place in numbers}
         start = {place: 0 for place, number in numbers.items() if number > 0}
         while start:
-            wanted = {place: numbers[place] + len(self._offers.of(queue, place)) for place in start}
-            ranges = [
-                ("ZRANGE", self._keys.ready(queue, place), at, at + wanted[place] - 1, "WITHSCORES")
+            least = self._least // len(start)
+            windows = {
+                place: range(at, at + max(numbers[place] + len(self._offers.of(queue, place)), least))
                 for place, at in start.items()
-            ]
-            expiring, *rows = await self._client.call_all([("EXISTS", self._keys.expiring), *ranges])
-            tasks = {
-                place: [
-                    (member, unpacked(member), int(rank))
-                    for member, rank in zip(ranked[::2], ranked[1::2], strict=True)
-                ]
-                for place, ranked in zip(start, rows, strict=True)
             }
-            heads = await self._fresh_heads(queue, tasks, is_expiring=bool(expiring))
-            unfinished: dict[str, int] = {}
-            for place, at in start.items():
+            is_expiring, seen, tasks = await self._look(queue, windows)
+            heads = await self._fresh_heads(queue, tasks, is_expiring=is_expiring)
+            start = {}
+            for place, window in windows.items():
                 found[place] += heads[place]
-                was_full = len(tasks[place]) == wanted[place]
-                if len(found[place]) < numbers[place] and was_full and at < EXAMINED:
-                    unfinished[place] = at + wanted[place]
-            start = unfinished
+                was_full = seen[place] == len(window)
+                if len(found[place]) < numbers[place] and was_full and window.start < self._most:
+                    start[place] = window.stop
         return [head for place, heads in found.items() for head in heads[: numbers[place]]]
+
+    async def _look(
+        self, queue: str, windows: Mapping[str, range]
+    ) -> tuple[bool, dict[str, int], dict[str, list[_Ranked]]]:
+        """Look at some ready tasks of places, and return those of the types that are claimed.
+
+        Also return whether some tasks expire, and how many tasks of each place were looked at.
+        """
+        types = self._claim.types
+        is_expiring: Command = ("EXISTS", self._keys.expiring)
+        if types is None:
+            ranges: list[Command] = [
+                ("ZRANGE", self._keys.ready(queue, place), window.start, window.stop - 1, "WITHSCORES")
+                for place, window in windows.items()
+            ]
+            expiring, *rows = await self._client.call_all([is_expiring, *ranges])
+            numbers = [len(ranked) // 2 for ranked in rows]
+        else:
+            expiring = await self._client.call(*is_expiring)
+            asked = [part for place, window in windows.items() for part in (place, window.start, len(window))]
+            arguments = [self._keys.prefix, queue, len(types), *types, *asked]
+            found = await self._client.run("of_types", [self._keys.meta], arguments)
+            numbers, rows = found[::2], found[1::2]
+        tasks = {
+            place: [
+                (member, unpacked(member), int(rank))
+                for member, rank in zip(ranked[::2], ranked[1::2], strict=True)
+            ]
+            for place, ranked in zip(windows, rows, strict=True)
+        }
+        return bool(expiring), dict(zip(windows, numbers, strict=True)), tasks
 
     async def _fresh_heads(
         self, queue: str, tasks: Mapping[str, Sequence[_Ranked]], *, is_expiring: bool
@@ -274,7 +309,9 @@ class Answers:
         heads = [
             _head(where[task_id], stored.task)
             for task_id, stored in (await self._load(list(where))).items()
-            if self._may_start(stored.task) and level_of(stored.task.priority) is level
+            if self._may_start(stored.task)
+            and level_of(stored.task.priority) is level
+            and self._claim.takes(stored.task.type)
         ]
         return sorted(heads, key=lambda head: (head.rank, head.id))[:number]
 
@@ -303,6 +340,16 @@ class Answers:
             self.buckets[key] = bucket or b""
             uses[key] = PermitUsage(number, *read_bucket(bucket))
         return uses
+
+
+def _first_of_lanes(heads: Iterable[Head], most: int) -> list[Head]:
+    seen: Counter[str] = Counter()
+    found: list[Head] = []
+    for head in heads:
+        seen[head.lane] += 1
+        if seen[head.lane] <= most:
+            found.append(head)
+    return found
 
 
 def read_bucket(bucket: bytes | None) -> tuple[float | None, datetime | None]:

@@ -68,7 +68,8 @@ class Claimer:
             return None
         if wait is not None:
             self._wake_in(wait)
-        return [claim.session, claim.number, _at_once(claim), *queues]
+        number, types = (-1, ()) if claim.types is None else (len(claim.types), claim.types)
+        return [claim.session, claim.number, _at_once(claim), number, *types, *queues]
 
     def claimed(self, rows: Any) -> tuple[Claimed, ...] | None:
         """Read the rows of a script; None if the session is not alive."""
@@ -134,9 +135,7 @@ class Claimer:
         planner = ClaimPlanner(_claim_rules(rules, queues), self._rotation, now)
         if rules is not self._subjects_rules:
             self._subjects_rules, self._subjects = rules, {}
-        answers = Answers(
-            self._database.client, self._database.keys, rules, self._subjects, now, self._offers
-        )
+        answers = Answers(self._database, rules, self._subjects, now, self._offers, claim)
         try:
             picked = await _played(planner.pick(_at_once(claim), claim.level), answers)
             taken = {permit.key for one in picked for permit in one.permits}

@@ -6,6 +6,7 @@
 @bulk
 @row
 @lease
+@types
 @claim
 local now, prefix, ended_at, tasks = clock(ARGV[1]), ARGV[2], ARGV[4], tonumber(ARGV[5])
 local ids = {}

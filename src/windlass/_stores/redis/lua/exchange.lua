@@ -7,6 +7,7 @@
 @row
 @commit
 @lease
+@types
 @claim
 local now, prefix = clock(ARGV[1]), ARGV[2]
 local at, failed = guarded(3)

@@ -41,7 +41,7 @@ def pick(tx: Transaction, queues: Sequence[str], wish: Claim, rotation: LaneRota
     settings = tx.queue_rules.settings
     rules = ClaimRules({queue: settings.get(queue) for queue in queues}, tx.queue_rules.limits)
     planner = ClaimPlanner(rules, rotation, tx.now)
-    answers = _Answers(tx, rotation)
+    answers = _Answers(tx, rotation, wish.types)
     picked = play(planner.pick(max(wish.limit, 0), wish.level), answers.answer)
     _write_permits(tx, picked, planner.ledger)
     tx.wakes.wait = planner.wait
@@ -67,9 +67,11 @@ def fill_buckets(tx: Transaction, tokens: Iterable[tuple[str, float]]) -> None:
 class _Answers:
     """The answers within one claim. A task that was offered once is not offered again."""
 
-    def __init__(self, tx: Transaction, rotation: LaneRotation) -> None:
+    def __init__(self, tx: Transaction, rotation: LaneRotation, types: Sequence[str] | None) -> None:
+        """`types`: only tasks of these are offered (None: of all)."""
         self._tx = tx
         self._rotation = rotation
+        self._offerable = {"now": tx.at, "types": None if types is None else listed(types)}
         self._offered: Counter[tuple[str, str, str]] = Counter()  # queue, lane, key
         self._running: Counter[str] | None = None
 
@@ -134,7 +136,7 @@ class _Answers:
         """Add the heads of the keys in ranges (first, last] of lanes."""
         # Exhausted keys are left out, and must not shorten the list.
         limit = KEYS_AT_ONCE + len(self._offered)
-        parameters = {"queue": queue, "lanes": listed(spans), "limit": limit, "now": self._tx.at}
+        parameters = {"queue": queue, "lanes": listed(spans), "limit": limit, **self._offerable}
         for row in self._tx.rows("keys", parameters):
             lane, key = row[0], row[1]
             if self._offered[queue, lane, key]:
@@ -158,13 +160,13 @@ class _Answers:
     def _first(self, name: str, queue: str, lane: str, key: str, number: int) -> list[Head]:
         past = self._offered[queue, lane, key]
         of_lane = {"queue": queue, "lane": lane, "key": key}
-        parameters = {**of_lane, "limit": number, "past": past, "now": self._tx.at}
+        parameters = {**of_lane, "limit": number, "past": past, **self._offerable}
         return [_head(queue, row) for row in self._tx.rows(name, parameters)]
 
     # -- levels --------------------------------------------------------------------------------------
 
     def _leveled(self, queue: str, level: Level, number: int) -> list[Head]:
-        parameters = {"queue": queue, "limit": number, "now": self._tx.at}
+        parameters = {"queue": queue, "limit": number, **self._offerable}
         found = self._tx.rows("level", {**parameters, "level": _SIGNS[level]})
         if level is Level.MEDIUM:
             # Under strict priorities they begin at rank 0, behind all of the high level.

@@ -12,6 +12,7 @@ WITH RECURSIVE found (lane, key, last, number) AS (
             WHERE
                 task.queue = :queue AND task.lane = found.lane AND task.state = 'ready'
                 AND task.key > found.key AND task.key <= found.last
+                AND (:types IS NULL OR task.type IN (SELECT value FROM json_each(:types)))
         ),
         found.last,
         found.number + 1
@@ -30,6 +31,7 @@ WHERE
         WHERE
             head.queue = :queue AND head.lane = found.lane AND head.key = found.key AND head.state = 'ready'
             AND (head.expires_at IS NULL OR head.expires_at > :now OR head.attempt > 0)
+            AND (:types IS NULL OR head.type IN (SELECT value FROM json_each(:types)))
         ORDER BY head.rank, head.id
         LIMIT 1
     )

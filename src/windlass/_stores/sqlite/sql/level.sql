@@ -6,5 +6,6 @@ WHERE
     queue = :queue AND state = 'ready' AND (priority <> 0 OR lane <> '' OR key <> '')
     AND (priority > 0) - (priority < 0) = :level
     AND (expires_at IS NULL OR expires_at > :now OR attempt > 0)
+    AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
 ORDER BY rank, id
 LIMIT :limit

@@ -6,6 +6,7 @@ FROM (
     FROM windlass_task
     WHERE queue = :queue AND lane = '' AND key = '' AND state = 'ready' AND rank >= :rank
         AND (expires_at IS NULL OR expires_at > :now OR attempt > 0)
+        AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
     ORDER BY rank, id
     LIMIT :window
 ) AS near

@@ -1,7 +1,9 @@
 -- Claim from queues without lanes or limits, lowest rank and id first over all of them. From `at`: session, claim
--- number, most tasks, then the queues. Returns rows, or -1 if the session is not alive; and 1 if it stopped looking, as
--- too many had expired, else 0.
+-- number, most tasks, the number of types to claim (-1: any) and those types, then the queues. Returns rows, or -1 if the
+-- session is not alive; and 1 if it stopped looking, as too many had expired, else 0.
 local EXAMINED = 500 -- tasks that one script looks at
+local PASSED = 50000 -- tasks of other types that it passes over in a queue
+local WINDOW = 500 -- tasks of which it looks for types at once
 
 -- Returns a function that takes up to so many ids out of a queue.
 local function from_one(key)
@@ -33,25 +35,33 @@ local function sink(heap, at)
 end
 
 -- Goes to the next task of a queue, reading up to so many if those it has read are taken. Returns false if none is left.
-local function advance(queue, number)
-    if queue.next > #queue.heads then
+local function advance(queue, number, keep)
+    while queue.next > #queue.heads do
         if not queue.more then
             return false
         end
-        queue.heads, queue.next = redis.call('ZRANGE', queue.key, 0, number - 1, 'WITHSCORES'), 1
-        queue.more = #queue.heads == 2 * number
+        local ranked = redis.call('ZRANGE', queue.key, queue.passed, queue.passed + number - 1, 'WITHSCORES')
+        queue.heads, queue.next, queue.more = ranked, 1, #ranked == 2 * number
+        if keep then
+            queue.heads = keep(ranked)
+            queue.passed = queue.passed + (#ranked - #queue.heads) / 2
+            queue.more = queue.more and queue.passed < PASSED
+        end
     end
     queue.id, queue.rank = queue.heads[queue.next], tonumber(queue.heads[queue.next + 1])
-    return queue.id ~= nil
+    return true
 end
 
 -- The same over several queues, by rank: a heap of those that have tasks. Of thousands, few are taken from, so only the
--- first task of each is read.
-local function from_several(keys, most)
+-- first task of each is read. With `keep`, only tasks that it keeps are taken.
+local function from_several(keys, most, keep)
     local heap, number = {}, #keys > most and 1 or most
+    if keep then
+        number, most = WINDOW, WINDOW
+    end
     for _, key in ipairs(keys) do
-        local queue = {key = key, heads = {}, next = 1, more = true}
-        if advance(queue, number) then
+        local queue = {key = key, heads = {}, next = 1, more = true, passed = 0}
+        if advance(queue, number, keep) then
             heap[#heap + 1] = queue
         end
     end
@@ -70,7 +80,7 @@ local function from_several(keys, most)
                 taken.flush()
                 taken = batch('ZREM')
             end
-            if not advance(first, most) then
+            if not advance(first, most, keep) then
                 heap[1] = heap[#heap]
                 heap[#heap] = nil
             end
@@ -89,11 +99,12 @@ local function claim(at, prefix, now)
     if not worker then
         return -1, 0
     end
-    local keys, claimed, examined = {}, {}, 0
-    for position = at + 3, #ARGV do
+    local types, keys, claimed, examined = tonumber(ARGV[at + 3]), {}, {}, 0
+    for position = at + 4 + math.max(types, 0), #ARGV do
         keys[#keys + 1] = prefix .. 'r:' .. ARGV[position] .. '\31'
     end
-    local take = #keys == 1 and from_one(keys[1]) or from_several(keys, most)
+    local keep = types >= 0 and sieve(prefix, {unpack(ARGV, at + 4, at + 3 + types)}) or nil
+    local take = #keys == 1 and not keep and from_one(keys[1]) or from_several(keys, most, keep)
     local to = lessor(prefix, session, number, worker, now)
     while #claimed < most and examined < EXAMINED do
         local ids = take(math.min(most - #claimed, EXAMINED - examined))

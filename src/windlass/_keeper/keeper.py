@@ -26,6 +26,7 @@ from .history import HistoryChore
 from .prune import ArchiveChore, Archiver, PruneChore
 from .rescue import RescueChore
 from .schedules import Ticker
+from .unhandled import UnhandledTasks
 from .unserved import UnservedTasks
 
 logger = logging.getLogger("windlass.keeper")
@@ -38,6 +39,7 @@ _PRUNE_EVERY = 60.0
 _ARCHIVE_EVERY = 60.0
 _ALERT_EVERY = 5.0
 _UNSERVED_EVERY = 30.0
+_UNHANDLED_EVERY = 600.0  # less than `UNHANDLED_GAP`, after which the count starts again
 _HISTORY_EVERY = 10.0
 _HISTORY_AFTER = 3.0  # the start, when there is nothing to merge yet
 
@@ -98,6 +100,12 @@ class Keeper:
                 turn=UnservedTasks(store).warn,
                 every=_UNSERVED_EVERY,
                 first_after=_UNSERVED_EVERY,  # workers of other queues may start with it
+            ),
+            Chore(
+                name="unhandled",
+                turn=UnhandledTasks(store, self._name, lease).turn,
+                every=_UNHANDLED_EVERY,
+                first_after=_UNSERVED_EVERY,
             ),
             Chore(
                 name="history",

@@ -93,6 +93,7 @@ export class Worker {
 
   /** Run tasks until stop() is called. Throws if the server rejects the first request of this worker. */
   async run() {
+    this.#self.types = [...this.#handlers.keys()];
     await this.#open(null, (error) => !(error.status < 500));
     this.#log(`${this.#self.name} serves the queues ${this.#self.queues.join(", ")}`);
     const beating = this.#beat();
@@ -184,13 +185,13 @@ export class Worker {
   /** Claim tasks for the free slots and run them. */
   async #claim() {
     const signal = this.#stopping.signal;
-    const { queues, slots } = this.#self;
+    const { queues, slots, types } = this.#self;
     await this.#until(() => this.#held.size < slots && this.#session, signal).catch(() => {});
     if (signal.aborted) return;
     const session = this.#session;
     const number = ++this.#number;
     const limit = Math.min(slots - this.#held.size, MOST);
-    const said = JSON.stringify({ session, queues, limit, number, wait: LONG_POLL });
+    const said = JSON.stringify({ session, queues, types, limit, number, wait: LONG_POLL });
     try {
       const { tasks } = await this.#ask("POST", "/work/claim", said, signal);
       this.#through = number; // from now on heartbeats must list these tasks, or they are released

@@ -33,6 +33,7 @@ def main(options: dict[str, Any]) -> None:
     for name in DURATIONS:
         if name in options:
             options[name] = timedelta(seconds=options[name])
+    options["queues"] = tuple(options.get("queues", ()))
     settings = WorkerSettings(name=WORKER, **options)
     asyncio.run(app.worker(settings).run(signals=True, ready=say_ready))
 

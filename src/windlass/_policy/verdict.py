@@ -123,6 +123,14 @@ def unhandled_for(task: Task) -> timedelta:
     return max(now - task.unhandled_since, timedelta(0))
 
 
+def handed_back(task: Task) -> Postpone:
+    """Return the verdict of a worker without a handler: the task is ready again, where it was in its queue.
+
+    Whether any worker has a handler is for the keeper to find out, so the count of `unhandled_for` goes on.
+    """
+    return Postpone(delay=timedelta(0), reason=Reason.RELEASE, unhandled_since=task.unhandled_since)
+
+
 def _retry(task: Task, error: Error, after: timedelta | None, backoff: Delay, draw: float) -> Verdict:
     if task.cancel_requested:
         return Cancel(error=error)

@@ -204,6 +204,7 @@ class Exchange:
             limit=room,
             number=self._held.next_claim(),
             level=level_claims.level,
+            types=self._worker.unknown_types.claimable(),
         )
 
     def _claim_again(self, levels: Iterable[_LevelClaims]) -> None:

@@ -18,9 +18,10 @@ from .._handler.failure import describe
 from .._handler.hooks import Hooks
 from .._handler.lifespan import Lifespans
 from .._handler.spec import HandlerSpec
+from .._handler.unknown_types import UnknownTypes
 from .._keeper.keeper import Keeper
 from .._model.lease import CLOSE_TIMEOUT, Claimed, HeartbeatReply, Lease
-from .._model.outcome import Interrupted, Locked, Outcome, Unhandled, name_of
+from .._model.outcome import Interrupted, Locked, Outcome, name_of
 from .._model.queue import Level
 from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
@@ -31,7 +32,7 @@ from .._observe.log_secrets import install_filter
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
 from .._policy.order.reserve import new_reserve
-from .._policy.verdict import decide, has_encrypted, undecrypted, unhandled_for
+from .._policy.verdict import decide, handed_back, has_encrypted, undecrypted
 from .._store.outage import Outage, Pauses
 from .._store.protocol import Store, Wake
 from .._store.served_queues import ServedQueues, listed
@@ -97,7 +98,7 @@ class Worker(Background):
         self._mean_seconds = _QUICK  # of recent runs
         self._silent = False  # tasks were stopped for lack of heartbeats: none has reached the store since
         self._stalled = False  # no run has ended since the last heartbeat
-        self._unhandled: set[str] = set()  # types without a handler here, of tasks that were claimed
+        self.unknown_types = UnknownTypes(types.declared)
         self._missing_keys: set[str] = set()  # ids of encryption keys that claimed tasks needed
         self.held = HeldLeases()
         self._stop_by = 0.0  # the end of the grace, once it stops
@@ -270,7 +271,7 @@ class Worker(Background):
         for one in claimed:
             spec = self._types.find(one.task.type)
             if spec is None:
-                self._settle_unhandled(one.task)
+                self._hand_back(one.task)
             elif has_encrypted(one.task):
                 self._settle(one.task, undecrypted(self._key_ids, one.task.payload, one.task.next), 0.0)
             elif self._silent or not self._exchange.claiming:
@@ -279,22 +280,10 @@ class Worker(Background):
                 known.append((one.task, spec))
         self._slots.add(known)
 
-    def _settle_unhandled(self, task: Task) -> None:
-        """Hand a task back for other workers; warn once of each type: it comes again every few seconds."""
-        if task.type not in self._unhandled:
-            self._unhandled.add(task.type)
-            last = task.type.rpartition(".")[2]
-            similar = [name for name in self._types if name.rpartition(".")[2] == last]
-            hint = f" (there is one for {similar[0]!r})" if similar else ""
-            logger.warning(
-                "this worker has no handler for task type %s%s; handing its tasks back for other workers, "
-                "task %s first. If the type was renamed, add %r to aliases= of the new one",
-                task.type,
-                hint,
-                task.id,
-                task.type,
-            )
-        self._settle(task, Unhandled(unhandled_for(task)), 0.0)
+    def _hand_back(self, task: Task) -> None:
+        self.unknown_types.note(task)
+        lease = Lease(task.id, task.fence)
+        self._exchange.settle(Settlement(lease=lease, verdict=handed_back(task), outcome="unhandled"))
 
     def _finish(self, run: Run, outcome: Outcome, seconds: float) -> None:
         self.changed.set()

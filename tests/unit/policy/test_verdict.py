@@ -22,7 +22,14 @@ from windlass._model.outcome import (
 from windlass._model.task import Error, Task
 from windlass._model.verdict import Bury, Cancel, Complete, Postpone, Reason
 from windlass._policy.input.chain import Step, encode_steps
-from windlass._policy.verdict import UNHANDLED_DELAY, UNHANDLED_FOR, UNHANDLED_GAP, decide, unhandled_for
+from windlass._policy.verdict import (
+    UNHANDLED_DELAY,
+    UNHANDLED_FOR,
+    UNHANDLED_GAP,
+    decide,
+    handed_back,
+    unhandled_for,
+)
 
 RETRYABLE: list[Outcome] = [
     Failed(error=ERROR),
@@ -142,6 +149,15 @@ def test_a_type_without_a_handler_waits_for_one() -> None:
         verdict = decide(running(attempt=3), Unhandled(age), never, 0.5)
         assert isinstance(verdict, Postpone)
         assert (verdict.delay, verdict.reason) == (UNHANDLED_DELAY, Reason.SNOOZE)
+
+
+def test_a_task_is_handed_back_as_it_was() -> None:
+    waiting = running(unhandled_since=NOW - HOUR)
+
+    assert handed_back(waiting) == Postpone(
+        delay=timedelta(0), reason=Reason.RELEASE, unhandled_since=NOW - HOUR
+    )
+    assert handed_back(running()).unhandled_since is None
 
 
 @pytest.mark.parametrize("claimed_at", [None, NOW + 100 * HOUR])

@@ -254,8 +254,8 @@ async def test_a_type_that_this_worker_does_not_know_is_put_back_uncounted(app: 
     worker = await drained(app)
 
     task = await handle.task()
-    assert (task.state, task.attempt, worker.ran) == (State.SCHEDULED, 0, 0)
-    assert 10 < (task.run_at - task.created_at).total_seconds() < 20
+    assert (task.state, task.attempt, worker.ran) == (State.READY, 0, 0)
+    assert task.run_at == task.created_at  # where it was in its queue
 
 
 @pytest.mark.parametrize("payload", [{}, {"a": 1, "b": 2, "c": 3}, {"a": "one", "b": 2}, {"a": None, "b": 1}])

@@ -22,7 +22,7 @@ from ..rows import Stored, moment, read_task
 EXAMINED = 2_000
 """Ready tasks that are looked at: of a queue for those of a level, of a place behind expired ones."""
 
-_OF_TYPES = 50_000
+_OF_TYPES = 20_000
 """Ready tasks of a place that are looked at for tasks of some types."""
 
 _WINDOW = 200

@@ -2,7 +2,7 @@
 -- number, most tasks, the number of types to claim (-1: any) and those types, then the queues. Returns rows, or -1 if the
 -- session is not alive; and 1 if it stopped looking, as too many had expired, else 0.
 local EXAMINED = 500 -- tasks that one script looks at
-local PASSED = 50000 -- tasks of other types that it passes over in a queue
+local PASSED = 20000 -- tasks of other types that it passes over in a queue
 local WINDOW = 500 -- tasks of which it looks for types at once
 
 -- Returns a function that takes up to so many ids out of a queue.

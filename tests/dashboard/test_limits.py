@@ -15,7 +15,7 @@ def test_a_limit_is_set_watched_changed_and_removed(app: App, tab: Tab, run: Run
     expect(page.get_by_text("No limits")).to_be_visible()
     page.get_by_role("link", name="Add a limit").click()
     page.get_by_label("Name").fill("per/tenant")
-    page.get_by_label("Queue").fill("mail")
+    page.get_by_role("textbox", name="Queue").fill("mail")
     page.get_by_label("Counted for each").fill("tenant")
     tab.expected.append("422")
     page.get_by_role("button", name="Save").click()

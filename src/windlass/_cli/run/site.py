@@ -2,7 +2,7 @@
 
 from typing import Any, TypedDict
 
-from ..._dashboard.access import ProxyUsers
+from ..._dashboard.access import Proxies
 from ..._dashboard.site import site_with
 from ..._dashboard.view import DashboardSettings
 from ..._http.server.run import Server, ServerLimits, new_server
@@ -31,7 +31,7 @@ def server_options(
     """Return the options of a server, from those of a command. Raises InvalidOption."""
     wants_dashboard = not options.pop("no_dashboard", False)
     settings = DashboardSettings(**{name: options.pop(name) for name in _DASHBOARD})
-    ProxyUsers(settings)  # checks them
+    Proxies(settings)  # checks them
     return {
         "host": host,
         "insecure": insecure,

@@ -20,9 +20,9 @@ PYTHON = sorted(SOURCE.rglob("*.py"))
 SQL = sorted(SOURCE.rglob("*.sql"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
-MAX_MODULES = 16  # a folder
+MAX_MODULES = 24  # a folder
 MAX_SEAM_VERBS = 22  # 20, and since decision 0005 `transaction` and `once`
 SEAM_ROLES = ("EnqueueStore", "WorkStore", "KeepStore", "AskStore", "AdminStore")
 

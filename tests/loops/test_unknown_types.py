@@ -8,11 +8,11 @@ import pytest
 
 from tests.loops.workers import drained, eventually, pause, tasks, working
 from windlass import App, State
-from windlass._handler import unknown_types
 from windlass._model.lease import Claim
 from windlass._model.verdict import Settled, Settlement
 from windlass._store.forward import ForwardingStore
 from windlass._stores.memory import MemoryStore
+from windlass._worker import unknown_types
 from windlass.testing.conformance.steps import some_tasks
 
 

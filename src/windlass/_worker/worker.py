@@ -18,7 +18,6 @@ from .._handler.failure import describe
 from .._handler.hooks import Hooks
 from .._handler.lifespan import Lifespans
 from .._handler.spec import HandlerSpec
-from .._handler.unknown_types import UnknownTypes
 from .._keeper.keeper import Keeper
 from .._model.lease import CLOSE_TIMEOUT, Claimed, HeartbeatReply, Lease
 from .._model.outcome import Interrupted, Locked, Outcome, name_of
@@ -47,6 +46,7 @@ from .run import Phase, Run, Stop
 from .runner import Runner
 from .settings import WorkerSettings
 from .slots import Slots
+from .unknown_types import UnknownTypes
 
 logger = logging.getLogger("windlass.worker")
 

@@ -320,17 +320,6 @@ class SyncSchedules(Twin[Schedules]):
         """
         return self._loop.run(self._inner.change(name, rule, payload, spec, **options))
 
-    def changed(
-        self,
-        schedule: Schedule,
-        rule: timedelta | float | str | None = None,
-        payload: bytes | None = None,
-        spec: HandlerSpec | None = None,
-        **options: Unpack[ScheduleOptions],
-    ) -> Schedule:
-        """Build what `change` makes of a schedule; store nothing."""
-        return self._loop.run(self._inner.changed(schedule, rule, payload, spec, **options))
-
     def pause(self, name: str) -> None:
         """Pause a schedule: ticks until it is resumed are dropped. Raises NotFound if there is none."""
         self._loop.run(self._inner.pause(name))

@@ -3,8 +3,8 @@
 import logging
 from time import monotonic
 
+from .._handler.task_types import TaskTypes
 from .._model.task import Task
-from .task_types import TaskTypes
 
 logger = logging.getLogger("windlass.worker")
 

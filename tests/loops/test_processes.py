@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -155,6 +156,20 @@ async def test_a_child_out_of_time_is_killed_with_all_that_it_started(app: App, 
         await eventually(lambda pid=pid: is_gone(pid))  # type: ignore[misc]
     task = await handle.task()
     assert (task.state, task.error.type if task.error else "") == (State.DEAD, "TimedOut")
+
+
+async def test_a_child_out_of_time_ends_although_a_process_that_left_its_session_holds_its_pipes(
+    app: App, tmp_path: Path
+) -> None:
+    async with working(app):
+        handle = await child_tasks.escape.using(timeout=2, max_attempts=1).aenqueue(str(tmp_path / "pid"))
+        (pid,) = await read(tmp_path / "pid")
+        try:
+            task = await handle.wait(timeout=6)
+            assert not is_gone(pid)
+            assert (task.state, task.error.type if task.error else "") == (State.DEAD, "TimedOut")
+        finally:
+            os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_cancelled_task_is_killed_in_its_child(app: App, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ _CHILD = "windlass._worker.child"
 _EXIT_TIMEOUT = 1.0  # seconds for a child that has closed its pipes to exit
 MAX_FRAME = 1 << 26  # bytes
 _HEADER = 4
+_STDIN, _STDOUT = 0, 1
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag="hello"):
@@ -234,6 +235,16 @@ class _Child:
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        """Close our ends of the pipes: a process that left the session may hold the others open for ever."""
+        transport: asyncio.SubprocessTransport = self._process._transport  # type: ignore[attr-defined]  # noqa: SLF001
+        to_child: Any = transport.get_pipe_transport(_STDIN)
+        if not to_child.is_closing():
+            to_child.abort()  # `close` would wait until all is written
+        from_child: Any = transport.get_pipe_transport(_STDOUT)
+        from_child.close()
 
     async def leave(self, seconds: float) -> None:
         """End it; if it is in lifespans, ask it to leave them first, and wait for this time."""

@@ -19,7 +19,7 @@ from ._encryption.encrypted_store import EncryptedStore
 from ._encryption.keys import Keyring
 from ._handler.hooks import ErrorHook
 from ._handler.lifespan import Lifespans
-from ._handler.spec import HandlerSpec, safe_backoff
+from ._handler.spec import HandlerSpec, OnStuck, safe_backoff
 from ._handler.task_types import TaskTypes
 from ._ids import process_identity
 from ._keeper.alerts import AlertNotifier
@@ -74,8 +74,7 @@ class App(AppDeclarations):
     recorded on tasks as who enqueued them [default: program@host:pid]. `webhook_secret`: signs messages to
     alert webhooks. `archive`: directory for each day of history, written before it is pruned.
     `allow_addresses`: networks such as "10.0.0.0/8" that webhooks and ready-made handlers may reach though
-    they are not public.
-    `encryption`: the keys that secret fields are encrypted with, as text like that of
+    they are not public. `encryption`: the keys that secret fields are encrypted with, as text like that of
     WINDLASS_ENCRYPTION_KEYS [default: this variable, or WINDLASS_ENCRYPTION_KEY_FILE].
 
     Making an app and declaring on it opens nothing; the store is opened when it is first used.
@@ -149,6 +148,7 @@ class App(AppDeclarations):
         unique_for: timedelta | float | str | None = None,
         secret: Iterable[str] = (),
         process: bool = False,
+        on_stuck: OnStuck = "hold",
         schedule: timedelta | float | str | None = None,
         example: Mapping[str, Any] | None = None,
     ) -> TaskDecorator: ...
@@ -171,6 +171,7 @@ class App(AppDeclarations):
         unique_for: timedelta | float | str | None = None,
         secret: Iterable[str] = (),
         process: bool = False,
+        on_stuck: OnStuck = "hold",
         schedule: timedelta | float | str | None = None,
         example: Mapping[str, Any] | None = None,
         **unknown: Any,
@@ -181,17 +182,16 @@ class App(AppDeclarations):
             def welcome(user_id: int) -> None: ...
 
         `name`: the type's name [default: module.function]. `aliases`: its former names. `queue`: where its
-        tasks go. `priority`: -100 to 100, or "high", "medium", "low". `timeout`: how long an attempt may run;
-        seconds, a timedelta or text such as "5m" [default: no timeout]. `expires`: a task that has not
-        started this long after its enqueue, or after it is due, never does [default: never]. `backoff`: the
-        delay between attempts [default: the app's]. `max_attempts`: 1 to 10,000 [default: the backoff's].
-        `fatal`: exceptions after which the task is dead at once. `unique`: refuse a task (DuplicateTask)
-        while an equal one has not ended: one with the same payload and priority or, given names of
-        parameters, with the same values of these. `unique_for`: also refuse it for this time after the first
-        was enqueued, even if that has ended. `secret`: names of payload fields that are never shown.
-        `process`: run in a child process. `schedule`: a cron expression or an interval; each tick enqueues a
-        task without arguments. `example`: a payload; with it, the type and its parameters are described in
-        the OpenAPI document, which needs no key. Raises InvalidOption, also if the name is taken.
+        tasks go. `priority`: -100 to 100, or "high", "medium", "low". `timeout`: of an attempt, in seconds, a
+        timedelta or text such as "5m" [default: none]. `expires`: a task that has not started this long after
+        it was due never does [default: never]. `backoff`: the delay between attempts [default: the app's].
+        `max_attempts`: 1 to 10,000 [default: the backoff's]. `fatal`: exceptions after which the task is dead
+        at once. `unique`: refuse a task (DuplicateTask) while one with the same payload and priority, or the
+        same values of the parameters that it names, has not ended. `unique_for`: and for this time after the
+        first was enqueued. `secret`: payload fields that are never shown. `process`: run in a child process.
+        `on_stuck`: "replace" takes the slot from a `def` handler that overruns its timeout. `schedule`: a
+        cron expression or an interval; each tick enqueues a task without arguments. `example`: a payload, for
+        the OpenAPI document. Raises InvalidOption, also if the name is taken.
         """
         check_keywords(self.task, unknown)
         delay = self.backoff if backoff is None else backoff
@@ -210,7 +210,9 @@ class App(AppDeclarations):
         spec = partial(HandlerSpec, name=name, aliases=former, secret=own, defaults=defaults, example=example)
 
         def declare(handler: Callable[..., Any]) -> TaskType[Any, Any, Any]:
-            return self._declare(spec(handler, backoff=delay, fatal=fatal, process=process), schedule)
+            return self._declare(
+                spec(handler, backoff=delay, fatal=fatal, process=process, on_stuck=on_stuck), schedule
+            )
 
         return declare if function is None else declare(function)
 
@@ -367,7 +369,6 @@ class App(AppDeclarations):
             self.keeper,
             self.hooks if on_error is None else self.hooks.with_error_hook(on_error),
             self.hooks.lifespans() if lifespans is None else lifespans,
-            self.store.history,
         )
 
     def keeper(

@@ -69,6 +69,7 @@ def applied(action: dict[str, Any]) -> dict[str, Any]:
 
 
 LONG = "x" * 20_000
+STUCK = {"task_id": new_id(), "type": "t", "attempt": 1, "overrun": 2.0}
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("settle", settled(duration=-1)),
     ("settle", settled(duration=1e300)),
@@ -93,6 +94,11 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("heartbeat", beat(worker={"name": "w", "slots": -1})),
     ("heartbeat", beat(worker={"name": "w", "queues": ["\n"]})),
     ("heartbeat", beat(worker={"name": "w", "types": [LONG]})),
+    ("heartbeat", beat(worker={"name": "w", "stuck": [STUCK] * 101})),
+    ("heartbeat", beat(worker={"name": "w", "stuck": [{**STUCK, "type": LONG}]})),
+    ("heartbeat", beat(worker={"name": "w", "stuck": [{**STUCK, "task_id": LONG}]})),
+    ("heartbeat", beat(worker={"name": "w", "stuck": [{**STUCK, "place": LONG}]})),
+    ("heartbeat", beat(worker={"name": "w", "stuck": [{**STUCK, "overrun": -1}]})),
     ("heartbeat", beat(progress=[{"lease": LEASE, "progress": {"fraction": -1}}])),
     ("claim", claim(session=LONG)),
     ("claim", claim(number=-1)),

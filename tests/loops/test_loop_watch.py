@@ -11,7 +11,7 @@ import pytest
 from tests.loops.workers import block, drained, eventually, pause, working
 from windlass import App
 from windlass._client import blocking_calls
-from windlass._worker import loop_watch
+from windlass._worker.watch import loop_watch
 
 
 @pytest.fixture

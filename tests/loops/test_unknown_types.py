@@ -12,7 +12,7 @@ from windlass._model.lease import Claim
 from windlass._model.verdict import Settled, Settlement
 from windlass._store.forward import ForwardingStore
 from windlass._stores.memory import MemoryStore
-from windlass._worker import unknown_types
+from windlass._worker import needs
 from windlass.testing.conformance.steps import some_tasks
 
 
@@ -103,7 +103,7 @@ async def test_a_worker_that_meets_no_other_type_claims_any(store: Recorded) -> 
 async def test_after_a_time_a_worker_claims_any_type_again(
     store: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unknown_types, "CLAIM_ANY_AFTER", 0.1)
+    monkeypatch.setattr(needs, "CLAIM_ANY_AFTER", 0.1)
     app, _ = program(store, "mail")
     await send(app, "pay", 1)
     async with working(app, poll=0.05):

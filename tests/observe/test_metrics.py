@@ -13,6 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from tests.loops.workers import dead_worker, drained, eventually, watched, working
 from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, chain
 from windlass._model.filter import By
+from windlass._model.lease import Heartbeat
+from windlass._model.record import StuckHandler, Worker
 from windlass._observe.gauges import MAX_LABEL_VALUES, LabelValues
 from windlass._observe.metrics import Meter
 from windlass._stores.memory import MemoryStore
@@ -199,6 +201,24 @@ async def test_the_gauges_of_a_worker_at_work(app: App) -> None:
     assert samples["windlass_limit_used_ratio{limit=mail}"] == 0.5
     assert samples["windlass_schedule_lag_seconds{schedule=eventful}"] == 0
     assert of(samples, "tasks", state="running") == 1
+
+
+async def test_stuck_handlers_are_counted_by_type(app: App) -> None:
+    def stuck(task_id: str, type_name: str) -> StuckHandler:
+        return StuckHandler(task_id=task_id, type=type_name, attempt=1, overrun=2.0)
+
+    for name, handlers in (("a", (stuck("1", "report"), stuck("2", "mail"))), ("b", (stuck("3", "report"),))):
+        worker = Worker(name=name, stuck=handlers)
+        beat = Heartbeat(session=name, worker=worker, lease_for=timedelta(minutes=1), opening=True)
+        await app.store.heartbeat(beat)
+    await app.client.send("resize", {})
+
+    samples = await scraped(app)
+
+    found = {
+        name: samples[f"windlass_handlers_stuck{{type={name}}}"] for name in ("report", "mail", "resize")
+    }
+    assert found == {"report": 2, "mail": 1, "resize": 0}
 
 
 async def test_the_store_is_timed_and_its_failures_counted() -> None:

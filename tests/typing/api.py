@@ -27,7 +27,7 @@ async def welcome(user_id: int, *, ctx: Context = INJECTED) -> str:
     return f"{user_id}"
 
 
-@app.task
+@app.task(timeout=30, on_stuck="replace")
 def resize(path: str, width: int = 800) -> None: ...
 
 

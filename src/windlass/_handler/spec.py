@@ -4,7 +4,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from .._policy.backoff import Backoff, Delay
 from .._policy.input.fingerprint import check_fields
 from .._policy.input.options import checked_name, parse_duration
 from .._policy.input.payload import decode
+from .._policy.input.quote import quoted
 from .._policy.input.redact import merged
 from ..errors import InvalidOption, InvalidPayload
 from .around import GeneratorAround
@@ -24,6 +25,9 @@ from .signature import Signature
 logger = logging.getLogger("windlass.task")
 
 _DEFAULT_BACKOFF = Backoff()
+
+OnStuck: TypeAlias = Literal["hold", "replace"]
+"""What becomes of the slot of a handler that runs on after its timeout."""
 
 
 class HandlerSpec:
@@ -42,6 +46,7 @@ class HandlerSpec:
         "is_async",
         "is_importable",
         "name",
+        "on_stuck",
         "plan",
         "process",
         "signature",
@@ -56,6 +61,7 @@ class HandlerSpec:
         backoff: Delay,
         fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
         process: bool = False,
+        on_stuck: OnStuck = "hold",
         aliases: tuple[str, ...] = (),
         secret: tuple[str, ...] = (),
         example: Mapping[str, Any] | None = None,
@@ -83,6 +89,7 @@ class HandlerSpec:
                 f"define it at the top level of a module"
             )
         self.is_async = inspect.iscoroutinefunction(handler)
+        self.on_stuck = self._checked_on_stuck(on_stuck)
         self.signature = Signature(handler, self.name)
         self.defaults = replace(defaults, secret=merged(defaults.secret, secret, self.signature.secret))
         if secret:
@@ -101,6 +108,17 @@ class HandlerSpec:
                 f"where the handler runs, so make it `async def` or the dependency `def`"
             )
         return plan
+
+    def _checked_on_stuck(self, on_stuck: OnStuck) -> OnStuck:
+        if on_stuck not in get_args(OnStuck):
+            raise InvalidOption(f"on_stuck must be 'hold' or 'replace', not {quoted(on_stuck)}")
+        if on_stuck == "replace" and (self.is_async or self.process):
+            what = "runs in a child process, which is killed" if self.process else "is async, and cancelled"
+            raise InvalidOption(
+                f"the handler of {self.name!r} {what} at its timeout; on_stuck='replace' is for handlers "
+                f"that run in threads: `def`, without process=True"
+            )
+        return on_stuck
 
     def _checked(self, example: Mapping[str, Any]) -> dict[str, Any]:
         try:

@@ -19,7 +19,7 @@ from .._model.key import ApiKey, Login, Scope
 from .._model.lease import Claim, Heartbeat
 from .._model.limit import Limit, Quota
 from .._model.queue import Retention
-from .._model.record import KINDS, Worker
+from .._model.record import KINDS, MAX_PLACE, MAX_STUCK, Worker
 from .._model.schedule import Schedule
 from .._model.task import MAX_DELAY, Error, NewTask, Progress
 from .._model.verdict import Bury, Complete, Settlement
@@ -191,8 +191,15 @@ def _worker(worker: Worker) -> None:
         checked_text(getattr(worker, what), f"the {what} of a worker", _MAX_NAME)
     for what in ("pid", "slots", "busy"):
         _number(getattr(worker, what), what)
-    for name in (*worker.queues, *(worker.types or ())):
+    for name in (*worker.queues, *(worker.types or ()), *(one.type for one in worker.stuck)):
         checked_text(name, "the name of a queue or type", _MAX_NAME)
+    if len(worker.stuck) > MAX_STUCK:
+        raise InvalidOption(f"a worker lists at most {MAX_STUCK} stuck handlers")
+    for one in worker.stuck:
+        checked_text(one.task_id, "the id of a task", _MAX_NAME)
+        _number(one.attempt, "attempt")
+        parse_duration(one.overrun, "overrun")
+        _bounded(one.place, "the place of a stuck handler", MAX_PLACE)
 
 
 def _lead(request: messages.LeadRequest) -> None:

@@ -13,6 +13,26 @@ from .queue import QueueSettings
 from .schedule import Schedule, Tick
 from .task import TaskId
 
+MAX_STUCK = 100
+"""Stuck handlers that a worker lists at most."""
+MAX_PLACE = 300
+"""Characters of the place of a stuck handler."""
+
+
+class StuckHandler(Struct, frozen=True, gc=False, kw_only=True):
+    """A handler that runs on after its timeout; `overrun` is by how many seconds, when its worker said so.
+
+    `place`: the line where it was found, "" if that cannot be seen. `replaced`: its slot is used again, and
+    its attempt has ended as timed out, but its thread still runs.
+    """
+
+    task_id: TaskId
+    type: str
+    attempt: int
+    overrun: float
+    place: str = ""
+    replaced: bool = False
+
 
 class Worker(Struct, frozen=True, gc=False, kw_only=True):
     """A worker process, as it describes itself; or the leading keeper, which holds what it rescues."""
@@ -27,6 +47,7 @@ class Worker(Struct, frozen=True, gc=False, kw_only=True):
     version: str = ""
     keeper: bool = False
     types: tuple[str, ...] | None = None  # that it has handlers for, aliases included; None: not known
+    stuck: tuple[StuckHandler, ...] = ()  # at most MAX_STUCK
 
     def serves(self, queue: str) -> bool:
         """Whether it claims tasks of this queue."""

@@ -30,6 +30,7 @@ class EventName(StrEnum):
     DISCARDED = "discarded"
     PRUNED = "pruned"
     LOST = "lost"  # a settlement was rejected because the lease no longer held
+    STUCK = "stuck"  # no transition: its handler runs on after its timeout
 
 
 class Event(Struct, frozen=True, gc=False, kw_only=True):

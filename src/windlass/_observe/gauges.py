@@ -59,6 +59,7 @@ class Gauges:
         slots.add_metric(["busy"], overview.busy)
         slots.add_metric(["free"], overview.slots - overview.busy)
         yield slots
+        yield self._stuck(overview)
         yield GaugeMetricFamily(
             "windlass_keeper_alive", "1 if a keeper leads.", float(overview.keeper is not None)
         )
@@ -94,6 +95,20 @@ class Gauges:
         )
         for labels, number in numbers.items():
             family.add_metric(labels, number)
+        return family
+
+    def _stuck(self, overview: Overview) -> Metric:
+        """Export every type that has tasks, so that one without stuck handlers is 0, not absent."""
+        numbers = Counter({self._types(depth.type): 0 for depth in overview.depths})
+        for type_name, number in overview.stuck().items():
+            numbers[self._types(type_name)] += number
+        family = GaugeMetricFamily(
+            "windlass_handlers_stuck",
+            "Handlers that run on after their timeout, whether or not their slot was given to others.",
+            labels=["type"],
+        )
+        for label, number in numbers.items():
+            family.add_metric([label], number)
         return family
 
     def _unhandled(self, overview: Overview) -> Metric:

@@ -127,6 +127,8 @@ class JsonFormatter(logging.Formatter):
         }
         if traceback := traceback_of(record, self):
             line["exception"] = traceback
+        if record.stack_info:
+            line["stack"] = record.stack_info
         return json.dumps(line, default=str, ensure_ascii=True)
 
 

@@ -110,6 +110,7 @@ class Meter:
         self.replayed = counter("tasks_replayed", "Tasks replayed by an operator.", *_TASK)
         self.discarded = counter("tasks_discarded", "Dead letters deleted by an operator.", *_TASK)
         self.lost = counter("leases_lost", "Runs whose lease was lost before they ended.", *_TASK)
+        self.stuck = counter("tasks_stuck", "Attempts whose handler ran on after its timeout.", *_TASK)
         self.waits = histogram(
             "task_wait_seconds", "Time from when a task was due to its start.", _WAIT_BUCKETS, *_TASK
         )
@@ -228,6 +229,7 @@ class _Series:
             EventName.SNOOZED: meter.postponed.labels(*task, "snooze"),
             EventName.RELEASED: meter.postponed.labels(*task, "release"),
             EventName.LOST: meter.lost.labels(*task),
+            EventName.STUCK: meter.stuck.labels(*task),
             EventName.RESCUED: meter.rescued.labels(*task),
             EventName.REPLAYED: meter.replayed.labels(*task),
             EventName.DISCARDED: meter.discarded.labels(*task),

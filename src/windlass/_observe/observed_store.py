@@ -89,6 +89,10 @@ class ObservedStore(ForwardingStore):
         self._sinks = (*self._sinks, sink)
         self._timers = (*self._timers, sink)
 
+    def emit(self, event: Event) -> None:
+        """Send the sinks an event that no verb makes. Safe to call from any thread."""
+        _emit(event, self._receivers(event.name))
+
     def swap(self, store: Store) -> Store:
         """Observe another store instead; return the one so far."""
         before, self.inner = self.inner, store

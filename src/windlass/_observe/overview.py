@@ -101,6 +101,10 @@ class Overview(Struct, frozen=True, kw_only=True):
         """Busy slots of all workers. A worker may hold more tasks than it has slots."""
         return sum(min(session.worker.busy, session.worker.slots) for session in self.workers)
 
+    def stuck(self) -> dict[str, int]:
+        """Number of handlers of each type that run on after their timeout, replaced ones included."""
+        return Counter(one.type for session in self.workers for one in session.worker.stuck)
+
     def oldest_ready(self) -> dict[str, float]:
         """Seconds since the oldest ready task of each queue was due; 0 if it has none."""
         ages = dict.fromkeys(self.queues, 0.0)

@@ -1,7 +1,7 @@
 """Run: one run of one task in this worker, and how it is stopped."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
 from time import perf_counter
 from typing import Any
@@ -61,6 +61,10 @@ class Run(Struct, eq=False):
     secrets: tuple[str, ...] = ()  # in the results that it takes, to be masked with those of its payload
     known_mask: Mask | None = None
     interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted
+    asked_at: float = float("inf")  # when it was first asked to stop
+    coroutine: Coroutine[Any, Any, Any] | None = None  # what its slot awaits, if not a thread or a child
+    thread: int | None = None  # the thread that runs its handler right now
+    is_replaced: bool = False  # its slot no longer waits for its thread, whose outcome is dropped
 
     @property
     def lease(self) -> Lease:
@@ -84,6 +88,8 @@ class Run(Struct, eq=False):
 
     def report_progress(self, progress: Progress) -> None:
         """Send progress, without secrets, with the next heartbeat; the last is also settled with the task."""
+        if self.is_replaced:
+            return
         if progress.message:
             progress = masked_progress(progress, self.mask)
         self.progress = progress
@@ -118,7 +124,7 @@ class Run(Struct, eq=False):
         if self.phase is not Phase.RUNNING and why in (Stop.FENCED, Stop.CANCEL):
             return
         if self.stop is None:
-            self.stop = why
+            self.stop, self.asked_at = why, perf_counter()
         elif why not in (Stop.FENCED, Stop.SHUTDOWN) or self.stop in (Stop.FENCED, why):
             return
         elif why is Stop.FENCED:
@@ -132,6 +138,12 @@ class Run(Struct, eq=False):
             self.deadline = perf_counter() + _INTERRUPT_AGAIN_AFTER
             self.watch(self.deadline)
             self.interrupt()
+
+    def replace(self) -> None:
+        """End the run without waiting for its thread, which goes on; the outcome is that of its stop."""
+        self.is_replaced = True
+        self.deadline = float("inf")
+        self.slot.cancel()
 
     def stop_outcome(self) -> Outcome:
         match self.stop:

@@ -153,7 +153,8 @@ class Runner:
             run.start()
         run.interrupt = run.slot.cancel
         handle = partial(self._handle, run, payload, context)
-        return _isolated(run_around(arounds, context, handle))
+        run.coroutine = run_around(arounds, context, handle)
+        return _isolated(run.coroutine)
 
     def _context(self, run: Run) -> Context[Any]:
         return Context(run.task, run, self._effects_of, self._lifespans.state)
@@ -188,18 +189,22 @@ class Runner:
         elif is_isolated:
             result = await handler(**arguments)
         else:
-            result = await _isolated(handler(**arguments))
+            run.coroutine = handler(**arguments)
+            result = await _isolated(run.coroutine)
         return Returned(None if run.phase is Phase.SETTLED else signature.result.encode(result))
 
     async def _in_thread(self, run: Run, handler: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Run the handler in a thread. A thread cannot be interrupted, so wait for its end unless fenced."""
-        future = self._threads.run(handler, arguments)
+        """Run the handler in a thread. A thread cannot be interrupted, so wait for its end.
+
+        Do not wait for one whose lease is lost, or that is replaced.
+        """
+        future = self._threads.run(handler, arguments, run)
         run.interrupt = None
         while True:
             try:
                 result, error = await asyncio.shield(future)
             except asyncio.CancelledError:
-                if run.stop is Stop.FENCED:
+                if run.stop is Stop.FENCED or run.is_replaced:
                     raise
                 continue
             run.interrupt = run.slot.cancel

@@ -9,10 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from .run import Run
+
 
 class _Work(NamedTuple):
     function: Callable[..., Any]
     arguments: dict[str, Any]
+    run: Run
     context: contextvars.Context
     future: asyncio.Future[tuple[Any, BaseException | None]]
 
@@ -30,13 +33,13 @@ class Threads:
         self._busy = 0  # functions that have not ended
 
     def run(
-        self, function: Callable[..., Any], arguments: dict[str, Any]
+        self, function: Callable[..., Any], arguments: dict[str, Any], run: Run
     ) -> asyncio.Future[tuple[Any, BaseException | None]]:
-        """Run a function in a thread; the future gets its result and its error. Call it on the loop.
+        """Run a function in a thread, which its run names; the future gets its result and its error.
 
-        The error is a value, as a future cannot raise every exception (StopIteration).
+        The error is a value, as a future cannot raise every exception (StopIteration). Call it on the loop.
         """
-        work = _Work(function, arguments, contextvars.copy_context(), self._loop.create_future())
+        work = _Work(function, arguments, run, contextvars.copy_context(), self._loop.create_future())
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
@@ -50,11 +53,14 @@ class Threads:
             self._inbox.put(None)
 
     def _work(self) -> None:
+        thread = threading.get_ident()
         while (work := self._inbox.get()) is not None:
+            work.run.thread = thread
             try:
                 result, error = work.context.run(work.function, **work.arguments), None
             except BaseException as raised:  # noqa: BLE001 - the runner turns it into an outcome
                 result, error = None, raised
+            work.run.thread = None
             self._outbox.append((work, result, error))
             del work, result, error  # while this thread waits, they must not stay in memory
             self._notify()

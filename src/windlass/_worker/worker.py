@@ -26,27 +26,28 @@ from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Task
 from .._model.verdict import Bury, Settlement
-from .._observe.history import HistoryRecorder
 from .._observe.log_secrets import install_filter
+from .._observe.observed_store import ObservedStore
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
 from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, handed_back, has_encrypted, undecrypted
 from .._store.outage import Outage, Pauses
-from .._store.protocol import Store, Wake
+from .._store.protocol import Wake
 from .._store.served_queues import ServedQueues, listed
 from .._timers import wait_for_event, wait_until
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
 from .heartbeat import HeartbeatLoop, HeldLeases
-from .loop_watch import watched_loop
+from .needs import MissingKeys, UnknownTypes
 from .process import Background, stopped_by_signals
 from .processes import is_child
 from .run import Phase, Run, Stop
 from .runner import Runner
 from .settings import WorkerSettings
 from .slots import Slots
-from .unknown_types import UnknownTypes
+from .watch.loop_watch import watched_loop
+from .watch.stuck import StuckWatch
 
 logger = logging.getLogger("windlass.worker")
 
@@ -65,7 +66,7 @@ class Worker(Background):
 
     def __init__(  # noqa: PLR0913, PLR0917  made in one place, by the app
         self,
-        store: Store,
+        store: ObservedStore,
         types: KnownTypes,
         settings: WorkerSettings,
         open_store: Callable[[], Awaitable[None]],
@@ -73,7 +74,6 @@ class Worker(Background):
         new_keeper: Callable[..., Keeper],
         hooks: Hooks,
         lifespans: Lifespans,
-        recorder: HistoryRecorder | None = None,
     ) -> None:
         self.settings = settings
         used = {spec.defaults.queue for spec in types.declared.values()} or {DEFAULT_QUEUE}
@@ -89,7 +89,7 @@ class Worker(Background):
         self._new_keeper = new_keeper
         self._hooks = hooks
         self._lifespans = lifespans
-        self._recorder = recorder
+        self._recorder = store.history
         self._key_ids = key_ids_of(store)
         self._keeper: Keeper | None = None
         self._stop = asyncio.Event()
@@ -99,8 +99,9 @@ class Worker(Background):
         self._silent = False  # tasks were stopped for lack of heartbeats: none has reached the store since
         self._stalled = False  # no run has ended since the last heartbeat
         self.unknown_types = UnknownTypes(types.declared)
-        self._missing_keys: set[str] = set()  # ids of encryption keys that claimed tasks needed
+        self._missing_keys = MissingKeys()
         self.held = HeldLeases()
+        self.stuck = StuckWatch(store, settings.slots)
         self._stop_by = 0.0  # the end of the grace, once it stops
         self.outage = Outage()  # what all loops of this worker know of the store
         self.crowd = 1  # workers of the store, as its last reply to a heartbeat said
@@ -128,6 +129,10 @@ class Worker(Background):
         self._stop.set()
         self.changed.set()
 
+    def _stop_to_recycle(self, why: str) -> None:
+        logger.info("stopping: %s", why)
+        self.stop()
+
     async def run(self, *, signals: bool = False, ready: Callable[[], None] | None = None) -> None:
         """Run tasks until stopped or, with `drain`, until none is ready.
 
@@ -139,12 +144,15 @@ class Worker(Background):
                 '`if __name__ == "__main__":`'
             )
         with stopped_by_signals(asyncio.get_running_loop(), self.stop) if signals else nullcontext():
+            if signals:  # this process is the worker's own
+                self.stuck.recycle = self.stuck.recycle or self._stop_to_recycle
             self._heartbeat = HeartbeatLoop(self._store, self)
             if await self._until_open():
                 around = self.held.drop, self._hooks, self._lifespans
                 runner = self._runner = Runner(self._store, self._with_secrets, self.settings, *around)
                 self.adapt_runner(runner)
                 self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._heartbeat.report)
+                self.stuck.running = self._slots.running.values
                 self._exchange = Exchange(self._store, self)
                 await self._serve(ready)
 
@@ -169,7 +177,7 @@ class Worker(Background):
     async def _serve(self, ready: Callable[[], None] | None) -> None:
         self._heartbeat.start()
         try:
-            with watched_loop(self._slots.running.values):
+            with watched_loop(self.stuck):
                 if not await self._lifespans.start(self._stop, self.stop):
                     return
                 install_filter()  # by now the program has set up its logging
@@ -181,7 +189,8 @@ class Worker(Background):
 
     async def _work(self, ready: Callable[[], None] | None) -> None:
         async with asyncio.TaskGroup() as group:
-            needed = self._exchange.run(), self.served.listen(self._on_wake, self.outage)
+            listening = self.served.listen(self._on_wake, self.outage)
+            needed = self._exchange.run(), listening, self.stuck.replace()
             loops = [group.create_task(one) for one in needed]
             if self.settings.all_queues:
                 loops.append(group.create_task(self.served.keep_finding(self._exchange.claim_now)))
@@ -302,21 +311,9 @@ class Worker(Background):
         for task in self._slots.take_unstarted():
             self._settle(task, Interrupted(), 0.0)
 
-    def _warn_locked(self, task: Task, keys: Sequence[str]) -> None:
-        """Warn once of each missing key: such tasks come again every few seconds."""
-        missing = [key for key in keys if key not in self._missing_keys]
-        if missing:
-            self._missing_keys.update(missing)
-            logger.warning(
-                "this worker lacks the encryption key %s; handing tasks that need it back for other workers, "
-                "task %s first. Add it to WINDLASS_ENCRYPTION_KEYS or the key file (docs/encryption.md)",
-                ", ".join(missing),
-                task.id,
-            )
-
     def _settle(self, task: Task, outcome: Outcome, seconds: float, run: Run | None = None) -> None:
         if type(outcome) is Locked:
-            self._warn_locked(task, outcome.keys)
+            self._missing_keys.warn(task, outcome.keys)
         try:
             secrets = () if run is None else run.secrets
             verdict = decide(task, outcome, self._backoff_of(task.type), random.random(), secrets)
@@ -346,6 +343,7 @@ class Worker(Background):
             busy=len(self.held),
             version=_VERSION,
             types=self._types.handled,
+            stuck=self.stuck.described(),
         )
 
     def on_reply(self, session: str, reply: HeartbeatReply) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from .._worker.run import Run
 from .._worker.threads import Threads
 
 T = TypeVar("T")
@@ -49,17 +50,19 @@ class _Calls(Threads):
         self._calls = calls
 
     def run(
-        self, function: Callable[..., Any], arguments: dict[str, Any]
+        self, function: Callable[..., Any], arguments: dict[str, Any], run: Run
     ) -> asyncio.Future[tuple[Any, BaseException | None]]:
         """Run a function in the caller's thread; the future gets its result and its error."""
         context, future = contextvars.copy_context(), self._loop.create_future()
 
         def call() -> None:
             outcome: tuple[Any, BaseException | None]
+            run.thread = threading.get_ident()
             try:
                 outcome = context.run(function, **arguments), None
             except BaseException as raised:  # noqa: BLE001 - the runner turns it into an outcome
                 outcome = None, raised
+            run.thread = None
             with suppress(RuntimeError):  # the loop has closed
                 self._loop.call_soon_threadsafe(_resolve, future, outcome)
 

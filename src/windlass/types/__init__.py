@@ -38,6 +38,7 @@ from .._model.record import (
     HistoryBucket,
     HistorySeries,
     Session,
+    StuckHandler,
 )
 from .._model.record import Worker as WorkerRecord
 from .._model.schedule import Missed, Overlap, Schedule, ScheduleOptions, ScheduleTiming, Tick
@@ -121,6 +122,7 @@ __all__ = [
     "Session",
     "Severity",
     "Slice",
+    "StuckHandler",
     "SyncAlerts",
     "SyncEncryption",
     "SyncEndpoints",

@@ -103,6 +103,53 @@ def test_recycling_and_the_first_signal_together_cut_no_task_short(
     assert run("tasks", "show", slow, "--json").row["state"] == "completed"
 
 
+STUCK = """
+
+@app.task(name="shop.stuck", timeout=0.2, on_stuck="replace", max_attempts=1)
+def stuck() -> None:
+    import threading
+
+    threading.Event().wait(60)
+"""
+WORN_OUT = "1 replaced handler still runs, as many as there are slots"
+
+
+@pytest.mark.system
+def test_a_worker_whose_slots_are_worn_out_by_stuck_handlers_exits(
+    run: Run, start: Start, enqueue: Callable[..., str], folder: Path
+) -> None:
+    (folder / "shop.py").write_text(SHOP + STUCK)
+    stuck = enqueue("shop.stuck", "{}")
+
+    worker = start("worker", "shop:app", "--slots", "1")
+    _, err = worker.communicate(timeout=50)
+
+    assert worker.returncode == 0, err
+    assert f"{WORN_OUT}: until one ends, others that overrun" in err
+    assert f"stopping: {WORN_OUT}" in err
+    assert "Stack (innermost call last):" in err
+    assert run("tasks", "show", stuck, "--json").row["error"]["type"] == "TimedOut"
+
+
+@pytest.mark.system
+def test_a_supervised_worker_whose_slots_are_worn_out_is_replaced(
+    run: Run, start: Start, enqueue: Callable[..., str], folder: Path
+) -> None:
+    (folder / "shop.py").write_text(SHOP + STUCK)
+    enqueue("shop.stuck", "{}")
+
+    worker = start("worker", "shop:app", "--slots", "1", "--workers", "1", "--heartbeat", "200ms")
+    until(worker, "still runs")
+    lines = until(worker, "has taken over from")
+    welcome = enqueue("shop.welcome", '{"user_id": 1}')
+    until(worker, "completed")
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=50)
+
+    assert any(f"asking to be replaced: {WORN_OUT}" in line for line in lines)
+    assert run("tasks", "show", welcome, "--json").row["state"] == "completed"
+
+
 def _wait_for(*files: Path) -> None:
     deadline = monotonic() + 30
     while not all(file.exists() for file in files):

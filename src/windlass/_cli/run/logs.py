@@ -53,6 +53,8 @@ class TextFormatter(logging.Formatter):
             text = f"\x1b[{_COLOURS[level]}m{text}\x1b[0m"
         if traceback := traceback_of(record, self):
             text = "\n".join([text, *escaped_lines(traceback)])
+        if record.stack_info:
+            text = "\n".join([text, *escaped_lines(record.stack_info)])
         return text
 
 

@@ -53,7 +53,8 @@ class Recycling(Struct, frozen=True):
 
 @contextmanager
 def recycling(settings: Settings, worker: "Worker", recycle: Callable[[str], None]) -> Iterator[None]:
-    """Within this, call `recycle` once when the settings say so."""
+    """Within this, call `recycle` when the settings say so, or when stuck handlers wear the process out."""
+    worker.stuck.recycle = recycle
     limits = Recycling(settings.max_tasks, settings.max_memory)
     watching = asyncio.ensure_future(limits.watch(worker, recycle))
     try:

@@ -2,8 +2,10 @@
 
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from ...._model.lease import Claimed, Lease, ProgressReport
-from ...._model.record import Session
+from ...._model.record import Session, StuckHandler, Worker
 from ...._model.state import State
 from ...._model.task import Progress
 from ...._model.verdict import Receipt
@@ -21,6 +23,21 @@ class TestSessions(StoreTest):
         assert (session.id, session.worker.name, session.worker.slots) == (worker.session, "w7", 4)
         assert (session.started_at, session.beat_at) == (self.clock.now(), self.clock.now())
         assert session.expires_at == self.clock.now() + LEASE
+
+    async def test_a_session_keeps_what_its_worker_last_said_of_stuck_handlers(
+        self, worker: ManualWorker
+    ) -> None:
+        task = (await self.enqueue_and_claim(worker)).task
+        stuck = StuckHandler(task_id=task.id, type="t", attempt=1, overrun=2.5, place="a.py:1 in f")
+        both = (stuck, replace(stuck, replaced=True, place=""))
+
+        await worker.beat(Lease(task.id, task.fence), worker=Worker(name="w", stuck=both))
+
+        (session,) = await self.all_records(Session)
+        assert session.worker.stuck == both
+        await worker.beat(Lease(task.id, task.fence))
+        (session,) = await self.all_records(Session)
+        assert session.worker.stuck == ()
 
     async def test_opening_again_is_harmless(self, worker: ManualWorker) -> None:
         started_at = self.clock.now()

@@ -1,6 +1,7 @@
-"""UnknownTypes: what a worker does about tasks of types that it has no handler for."""
+"""What claimed tasks need and this worker lacks: a handler for their type, or keys to decrypt their values."""
 
 import logging
+from collections.abc import Sequence
 from time import monotonic
 
 from .._handler.task_types import TaskTypes
@@ -44,3 +45,22 @@ class UnknownTypes:
             task.id,
             task.type,
         )
+
+
+class MissingKeys:
+    """Warns once of each missing encryption key: tasks that need it come again every few seconds."""
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+
+    def warn(self, task: Task, keys: Sequence[str]) -> None:
+        """Warn of those of these keys that no task needed before."""
+        missing = [key for key in keys if key not in self._warned]
+        if missing:
+            self._warned.update(missing)
+            logger.warning(
+                "this worker lacks the encryption key %s; handing tasks that need it back for other workers, "
+                "task %s first. Add it to WINDLASS_ENCRYPTION_KEYS or the key file (docs/encryption.md)",
+                ", ".join(missing),
+                task.id,
+            )

@@ -5,14 +5,29 @@ from datetime import datetime
 from msgspec import Struct
 
 from .._model.record import Session
-from .fields import Instant, build_document
+from .fields import Id, Instant, build_document
+
+
+class StuckDocument(Struct, kw_only=True):
+    """A handler that runs on after its timeout; `overrun` is by how many seconds, at its last heartbeat.
+
+    `place` is the line where it was found, "" if that cannot be seen. If it was `replaced`, its attempt has
+    ended as timed out and its slot is used again, but its thread still runs.
+    """
+
+    task_id: Id
+    type: str
+    attempt: int
+    overrun: float
+    place: str
+    replaced: bool
 
 
 class WorkerDocument(Struct, kw_only=True):
     """A worker's session. If it is not `alive`, its lease has expired and its tasks go to other workers.
 
     With `all_queues` it serves every queue, and `queues` is empty.
-    `types` are the task types that it has handlers for; null if that is not known.
+    `types` are the task types that it has handlers for; null if that is not known. `stuck` lists at most 100.
     """
 
     session: str
@@ -25,6 +40,7 @@ class WorkerDocument(Struct, kw_only=True):
     busy: int
     version: str
     types: list[str] | None
+    stuck: list[StuckDocument]
     alive: bool
     keeper: bool
     started_at: Instant
@@ -41,4 +57,7 @@ class WorkerList(Struct, kw_only=True):
 def worker_document(session: Session, now: datetime) -> WorkerDocument:
     """Build a session's document; `now` is the store's time."""
     alive = session.expires_at > now
-    return build_document(WorkerDocument, session.worker, session, session=session.id, alive=alive)
+    stuck = [build_document(StuckDocument, one) for one in session.worker.stuck]
+    return build_document(
+        WorkerDocument, session.worker, session, session=session.id, alive=alive, stuck=stuck
+    )

@@ -8,7 +8,7 @@ import click
 from ..._documents.workers import worker_document
 from ..._model.record import Session
 from ..command import Cli, Command, on_store
-from ..output import Column
+from ..output import Column, Styled
 from ..text import ago
 
 
@@ -20,15 +20,18 @@ async def workers(cli: Cli) -> None:
     sessions = await cli.operator.workers()
     now = await cli.operator.now()
     none = "no workers; `windlass worker APP` starts one"
-    cli.output.items(sessions, _columns(now), lambda session: worker_document(session, now), none=none)
+    cli.output.items(
+        sessions, _columns(sessions, now), lambda session: worker_document(session, now), none=none
+    )
 
 
-def _columns(now: datetime) -> Sequence[Column[Session]]:
+def _columns(sessions: Sequence[Session], now: datetime) -> Sequence[Column[Session]]:
     alive, expired = ("alive", "green"), ("expired", "bold red")
     return (
         Column("name", lambda session: session.worker.name, elastic=True, keeps_end=True),
         Column("state", lambda session: alive if session.expires_at > now else expired),
         Column("busy", _busy, right=True),
+        *([Column("stuck", _stuck, right=True)] if any(one.worker.stuck for one in sessions) else []),
         Column("heartbeat", lambda session: ago(session.beat_at, now)),
         Column("started", lambda session: ago(session.started_at, now)),
         Column(
@@ -39,6 +42,11 @@ def _columns(now: datetime) -> Sequence[Column[Session]]:
         Column("host", lambda session: session.worker.host, elastic=True, optional=True),
         Column("pid", lambda session: str(session.worker.pid or ""), right=True, optional=True),
     )
+
+
+def _stuck(session: Session) -> Styled:
+    """How many of its handlers run on after their timeout."""
+    return str(len(session.worker.stuck) or ""), "bold red"
 
 
 def _busy(session: Session) -> str:

@@ -198,6 +198,7 @@ def _summary(frame: Frame, width: int) -> list[list[Styled]]:
     parts += [(f"{totals[state]:,} {state}", "") for state in ("ready", "running", "scheduled")]
     parts += [(f"{totals['dead']:,} dead", "red" if totals["dead"] else "dim")]
     parts += [] if overview.keeper else [("no keeper", "bold red")]
+    parts += [(f"{stuck:,} stuck", "bold red")] if (stuck := sum(overview.stuck().values())) else []
     parts += [(f"alert {one_line(name)}", "bold red") for name in raised]
     parts += [(f"shard {name} does not answer", "bold red") for name in frame.missing]
     troubles = [f"no worker serves {queue}" for queue in sorted(overview.unserved())]

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ..._documents.tasks import AttemptDocument, ErrorDocument, TaskDocument
+from ..._documents.workers import StuckDocument, WorkerDocument
 from ..._http.resources.tasks import (
     cancel_task,
     discard_dead_letter,
@@ -14,6 +15,7 @@ from ..._http.resources.tasks import (
     list_attempts,
     replay_task,
 )
+from ..._http.resources.work import list_workers
 from ..._http.web.body import decode_json
 from ..._http.web.problems import Problem
 from ..._model.key import Scope
@@ -56,6 +58,7 @@ async def show_task(view: View) -> Mapping[str, Any]:
         "diagram": draw_path(state_path(found, attempts)),
         "graph": await _graph(view, found),
         "waited": _waited(found),
+        "stuck": await _stuck(view, found, attempts),
         "payload": _shown(found.payload),
         "result": None if found.result is None else _shown(found.result),
         "is_masked": MASK in msgspec.json.encode([found.payload, found.result]).decode(),
@@ -171,6 +174,19 @@ async def _graph(view: View, task: TaskDocument) -> Graph | None:
     """Return the graph of the task's chain or group; None if it is alone."""
     graph = await read_graph(view, task.root)
     return graph if len(graph.nodes) > 1 else None
+
+
+async def _stuck(
+    view: View, task: TaskDocument, attempts: list[AttemptDocument]
+) -> tuple[WorkerDocument, StuckDocument] | None:
+    """Return its handler that runs on after its timeout, and the worker; None if no live worker lists one."""
+    has_overrun = any(one.outcome == "timedout" for one in attempts)
+    may_be = task.timeout is not None and (task.state is State.RUNNING or has_overrun)
+    if not may_be or not view.may_call(list_workers):
+        return None
+    workers = (await view.call(list_workers)).items
+    found = ((one, stuck) for one in workers if one.alive for stuck in one.stuck if stuck.task_id == task.id)
+    return next(found, None)
 
 
 def _waited(task: TaskDocument) -> float | None:

@@ -35,6 +35,7 @@ async def show_workers(view: View) -> Mapping[str, Any]:
         "alive": len(alive),
         "slots": sum(worker.slots for worker in alive),
         "busy": sum(min(worker.busy, worker.slots) for worker in alive),
+        "stuck": sum(len(worker.stuck) for worker in alive),
         "keeper": next((worker for worker in found if worker.keeper and worker.alive), None),
         "tasks": _by_worker(running),
         "is_cut": len(running) == MAX_TASKS,

@@ -208,6 +208,12 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 told="From the metrics of the workers that are scraped.",
             ),
             graph(
+                "Handlers that run on after their timeout",
+                (highest("windlass_handlers_stuck", "type") + " > 0", "{{type}}"),
+                (f"sum(increase(windlass_tasks_stuck_total{{{_TASK}}}[1m]))", "new in a minute"),
+                told="The workers' logs have their stacks; windlass workers lists them.",
+            ),
+            graph(
                 "Tasks settled per round trip",
                 (
                     _mean("windlass_settle_batch_size"),

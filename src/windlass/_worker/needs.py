@@ -1,4 +1,4 @@
-"""What claimed tasks need and this worker lacks: a handler for their type, or keys to decrypt their values."""
+"""What claimed tasks need and this worker lacks: a handler for their type, or keys of encrypted values."""
 
 import logging
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_MODULES = 24  # a folder
-MAX_SEAM_VERBS = 22  # 20, and since decision 0005 `transaction` and `once`
+MAX_SEAM_VERBS = 23  # 20, since decision 0005 `transaction` and `once`, since 0050 `ended`
 SEAM_ROLES = ("EnqueueStore", "WorkStore", "KeepStore", "AskStore", "AdminStore")
 
 # Stems, so that "jobs", "acked" and "reaper" are found as well.

@@ -35,7 +35,7 @@ NOT_A_CHANGE = {
     **dict.fromkeys(["open_session", "end_session", "heartbeat", "claim", "settle"], "a worker's own"),
 }
 NOT_A_PERSONS = {
-    **dict.fromkeys(["about", "find", "count", "attempts", "records", "check"], "changes nothing"),
+    **dict.fromkeys(["about", "find", "count", "ended", "attempts", "records", "check"], "changes nothing"),
     "enqueue": "the task says by whom",
     **dict.fromkeys(["heartbeat", "claim", "settle", "once"], "a worker's own"),
     **dict.fromkeys(["lead", "promote", "rescue"], "a keeper's own"),

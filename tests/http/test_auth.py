@@ -40,6 +40,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "prune": {"default": {}, "limit": 1},
     "find": {"where": {}, "page": {}},
     "count": {"where": {}},
+    "ended": {"ids": [new_id()]},
     "attempts": {"task_id": new_id()},
     "apply": {"action": {"kind": "cancel", "by": BY}, "where": {}, "limit": 1},
     "put": {"kind": "queue", "record": {"name": "q"}},

@@ -194,6 +194,7 @@ class TestText:
         refused(await ask("find", {"where": {"error": nul}, "page": {}}))
         refused(await ask("find", {"where": {}, "page": {"cursor": nul}}))
         refused(await ask("attempts", {"task_id": nul}))
+        refused(await ask("ended", {"ids": [nul]}))
         refused(await ask("put", {"kind": "queue", "record": {"name": nul}}))
         refused(await ask("remove", {"kind": "queue", "name": nul}))
         assert await nothing_kept(store)

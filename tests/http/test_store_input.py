@@ -105,6 +105,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("lead", {"holder": LONG, "lease_for": 1}),
     ("lead", {"holder": "h", "lease_for": -1}),
     ("once", {"lease": LEASE, "key": LONG}),
+    ("ended", {"ids": [new_id()] * 1_001}),
     ("apply", applied({"kind": "cancel", "by": {"who": "w", "why": LONG}})),
     ("apply", applied({"kind": "replay", "payload": []})),
     ("apply", applied({"kind": "replay", "payload": {"x": "y" * 3_300_000}})),

@@ -211,7 +211,7 @@ def test_no_operation_shows_it(world: World, operation: str) -> None:
 # -- the protocol of stores --------------------------------------------------------------------------
 
 NO_SHOW = {"enqueue", "claim", "settle", "heartbeat", "once", "lead", "promote", "rescue", "prune", "apply"}
-SHOWS = {"about", "find", "count", "attempts", "records", "check", "put", "remove"}
+SHOWS = {"about", "find", "count", "ended", "attempts", "records", "check", "put", "remove"}
 
 
 def test_every_verb_has_an_entry() -> None:

@@ -207,6 +207,11 @@ def _lead(request: messages.LeadRequest) -> None:
     parse_duration(request.lease_for, "lease_for")
 
 
+def _ended(request: messages.EndedRequest) -> None:
+    if len(request.ids) > MAX_PAGE:
+        raise InvalidOption(f"at most {MAX_PAGE:,} ids are asked for at once, not {len(request.ids):,}")
+
+
 def _once(request: messages.OnceRequest) -> None:
     _bounded(request.key, "key", _MAX_NAME)
 
@@ -236,6 +241,7 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     Worker: _worker,
     messages.LeadRequest: _lead,
     messages.OnceRequest: _once,
+    messages.EndedRequest: _ended,
 }
 
 

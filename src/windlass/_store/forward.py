@@ -88,6 +88,7 @@ class ForwardingStore:
     prune = _forwarded(Store.prune)
     find = _forwarded(Store.find)
     count = _forwarded(Store.count)
+    ended = _forwarded(Store.ended)
     attempts = _forwarded(Store.attempts)
     apply = _forwarded(Store.apply)
     put = _forwarded(Store.put)

@@ -147,6 +147,11 @@ class CountRequest(Request[tuple[Count, ...]], frozen=True):
     sized: bool = False
 
 
+class EndedRequest(Request[tuple[TaskId, ...]], frozen=True):
+    scope = Scope.READ
+    ids: tuple[TaskId, ...]
+
+
 class AttemptsRequest(Request[tuple[Attempt, ...]], frozen=True):
     scope = Scope.READ
     task_id: TaskId
@@ -243,6 +248,9 @@ class RemoteStore(ABC):
 
     def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Coroutine[Any, Any, Settled]:
         return self.request(SettleRequest(tuple(batch), claim))
+
+    def ended(self, ids: Sequence[TaskId]) -> Coroutine[Any, Any, Sequence[TaskId]]:
+        return self.request(EndedRequest(tuple(ids)))
 
     def count(
         self, where: Filter, by: Sequence[Dimension], *, sized: bool = False

@@ -256,6 +256,12 @@ class AskStore(Protocol):
         cancelled. That reads every task and never estimates.
         """
 
+    async def ended(self, ids: Sequence[TaskId]) -> Sequence[TaskId]:
+        """Return those of these tasks, at most `MAX_PAGE`, that have ended or are not stored, in any order.
+
+        Leaves out tasks that a part of the store, such as a shard, would have to tell of and does not answer.
+        """
+
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """Return the recorded attempts of a task, oldest first; at most the newest `MAX_RECORDED`."""
 

@@ -162,6 +162,7 @@ STATEMENTS = {
         "revive": "history_id",
         # asking
         "attempts": "attempt_pkey history_id",
+        "ended": "task_pkey",
     }.items()
 } | {
     "settle and claim from many": Statement(

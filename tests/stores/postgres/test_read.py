@@ -437,10 +437,11 @@ WHERE state = 'dead' ORDER BY id DESC LIMIT 1) THEN 'rare' ELSE 'frequent' END W
         lambda store: store.find(Filter(), Page(limit=1, cursor="x")),
         lambda store: store.count(Filter(ids=("x",)), ()),
         lambda store: store.attempts("x"),
+        lambda store: store.ended(("x",)),
         lambda store: store.apply(CancelTasks(by=By(who="ann")), Filter(), 0),
         lambda store: store.records(Limit, Page(limit=1, cursor="x")),
     ],
-    ids=["find", "find after", "count", "attempts", "apply", "records"],
+    ids=["find", "find after", "count", "attempts", "ended", "apply", "records"],
 )
 async def test_a_closed_store_is_reported_even_if_nothing_can_match(
     store: PostgresStore, read: Callable[[PostgresStore], Awaitable[object]]

@@ -10,13 +10,14 @@ import pytest
 from tests.loops.workers import eventually
 from tests.stores.shards.conftest import MAP, NAMES, Shards
 from tests.stores.shards.prepared import PreparedShards
+from windlass._ids import new_id
 from windlass._model.filter import Filter, Page
 from windlass._model.queue import Retention
 from windlass._model.record import Session
 from windlass._stores.shards.connection import shard
 from windlass.errors import StoreUnavailable
 from windlass.testing.clock import ManualClock
-from windlass.testing.conformance.steps import all_records, enqueue_one, worker_on
+from windlass.testing.conformance.steps import all_records, cancel, enqueue_one, worker_on
 from windlass.testing.faults import Fault, FaultyStore, Hold
 
 QUEUES = tuple(f"on-{name}" for name in NAMES)
@@ -110,6 +111,27 @@ async def test_listings_name_it_at_once_and_workers_are_listed(store, shards: Sh
         sessions = await all_records(store, Session)
 
     assert [one.id for one in sessions] == [worker.session]
+
+
+async def test_what_ended_on_the_others_is_told(store, shards: Shards, monkeypatch) -> None:
+    on_a, _, on_c = ids = [await enqueue_one(store, queue=queue) for queue in QUEUES]
+    unknown = new_id()
+    await cancel(store, on_a, on_c)
+    await _notice(store, shards, monkeypatch)
+
+    async with asyncio.timeout(20):
+        assert await store.ended([*ids, unknown]) == [on_a]
+        with pytest.raises(StoreUnavailable, match="shard c"):
+            await store.ended([on_c])
+    shards.let_go()
+
+    async def is_complete() -> bool:
+        try:
+            return await store.ended([*ids, unknown]) == [on_a, on_c, unknown]
+        except StoreUnavailable:
+            return False
+
+    assert await eventually(is_complete)
 
 
 async def test_a_shard_that_answers_reads_only_is_one_line_in_the_log(

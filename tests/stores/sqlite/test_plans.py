@@ -30,6 +30,7 @@ HOT = {
     "mark": "sqlite_autoindex_windlass_task_1",
     "is_held": "sqlite_autoindex_windlass_task_1",
     "existing": "sqlite_autoindex_windlass_task_1",
+    "ended": "sqlite_autoindex_windlass_task_1",
     "standing": "windlass_task_fingerprint",
     "granted": "windlass_task_running",
     "silent": "windlass_task_running",

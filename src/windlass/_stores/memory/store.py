@@ -17,7 +17,7 @@ from ..._model.lease import RESCUED, CancelRequest, Claim, Claimed, Heartbeat, H
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Audit, Record, Session, StoredRecord
-from ..._model.state import State, Verb
+from ..._model.state import ENDED, State, Verb
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.transition import Applied, Pruned, pruned_counts
 from ..._model.verdict import Settled, Settlement
@@ -285,6 +285,11 @@ class MemoryStore:
             )
             for values, tasks in sorted(found.items())
         ]
+
+    async def ended(self, ids: Sequence[TaskId]) -> Sequence[TaskId]:
+        with self._locked() as (tables, _):
+            found = {task_id: tables.tasks.get(task_id) for task_id in ids}
+            return tuple(task_id for task_id, task in found.items() if task is None or task.state in ENDED)
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         with self._locked() as (tables, _):

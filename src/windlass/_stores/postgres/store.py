@@ -273,6 +273,10 @@ class PostgresStore(Database):
         await self._ensure_open()
         return await (sizes.measure if sized else count.count)(self, where, by)
 
+    async def ended(self, ids: Sequence[TaskId]) -> Sequence[TaskId]:
+        await self._ensure_open()
+        return await find.ended(self, ids)
+
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         await self._ensure_open()
         return await find.attempts(self, task_id)

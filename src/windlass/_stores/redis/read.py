@@ -76,6 +76,12 @@ class Reader:
             ]
         return found
 
+    async def ended(self, ids: Sequence[TaskId]) -> list[TaskId]:
+        """Return those of these tasks that have ended or are not stored."""
+        packed_ids = map(packed, ids)
+        found = await self._client.run("ended", [self._keys.meta], [self._keys.prefix, *packed_ids])
+        return [ids[position - 1] for position in found]
+
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Return a page of the tasks that match, ordered by id."""
         found: list[Task] = []

@@ -197,6 +197,9 @@ class RedisStore:
     async def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> Sequence[Count]:
         return await self._reader.count(where, by, sized=sized)
 
+    async def ended(self, ids: Sequence[TaskId]) -> Sequence[TaskId]:
+        return await self._reader.ended(ids)
+
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         return await self._reader.attempts(task_id)
 

@@ -76,6 +76,24 @@ class ShardTasks(OnShards):
         )
         return merge_counts(answers.values())
 
+    async def ended(self, ids: Sequence[TaskId]) -> Sequence[TaskId]:
+        """Return the tasks of which every shard that may have them answers that they have ended."""
+        await self._shards.ready()
+        known = {name: [one for one in ids if self._may_have(name, one)] for name in self._shards.names}
+
+        async def ask(shard: Shard) -> Sequence[TaskId]:
+            return await shard.call_within(shard.store.ended, known[shard.name])
+
+        answers, errors = await self._shards.each([name for name in known if known[name]], ask)
+        if errors and not answers:
+            raise next(iter(errors.values()))
+        still_open = {one for name in known for one in {*known[name]}.difference(answers.get(name, ()))}
+        return [one for one in ids if one not in still_open]
+
+    def _may_have(self, name: str, task_id: TaskId) -> bool:
+        place = self._shards.places.get(task_id)
+        return place == name or place not in self._shards.map.shards
+
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """Return the attempts from the shard of the task."""
         await self._shards.ready()

@@ -256,6 +256,9 @@ class SQLiteStore:
         """Count the matches; inexact where too many tasks would have to be read at once."""
         return await self._read(lambda reader: reader.count(where, by, sized=sized), thread="count")
 
+    async def ended(self, ids: Sequence[TaskId]) -> Sequence[TaskId]:
+        return await self._read(lambda reader: reader.ended(ids))
+
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         return await self._read(lambda reader: tuple(reader.attempts(task_id)))
 

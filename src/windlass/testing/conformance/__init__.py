@@ -38,7 +38,7 @@ from .chains import TestChainsInGroups, TestGroups, TestSuccessors, TestSuccesso
 from .enqueue import TestEnqueue, TestIdempotencyKeys
 from .expiry import TestExpire, TestNeverStarts
 from .handles import TestCapabilities, TestCheck, TestHandles
-from .lifecycle import TestLifecycle
+from .lifecycle import TestEnded, TestLifecycle
 from .order.fairness import TestFairness, TestLevels, TestShares
 from .order.limits import TestCaps, TestLimitChanges, TestOthersUnaffected
 from .order.ranks import TestAgeing
@@ -85,6 +85,7 @@ __all__ = [
     "TestDamage",
     "TestDiscard",
     "TestDue",
+    "TestEnded",
     "TestEnqueue",
     "TestExpire",
     "TestNeverStarts",

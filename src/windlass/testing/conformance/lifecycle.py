@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace as changed
 
 from ..._ids import new_id
-from ..._model.filter import Replay
+from ..._model.filter import MAX_PAGE, Replay
 from ..._model.lease import Claimed, Lease
-from ..._model.state import TRANSITIONS, State, Verb, allowed
+from ..._model.state import ENDED, TRANSITIONS, State, Verb, allowed
 from ..._model.task import TaskId
 from ..._model.verdict import Receipt, Settlement
 from ..._store.protocol import Store
@@ -22,6 +22,7 @@ from .steps import (
     LEASE,
     OPERATOR,
     ManualWorker,
+    StoreTest,
     a_task,
     act,
     bury,
@@ -37,6 +38,7 @@ from .steps import (
     retry,
     settle,
     snooze,
+    some_tasks,
     state_of,
     stop,
     worker_on,
@@ -235,6 +237,8 @@ class TestLifecycle:
 
         assert await exists(scene.store, scene.task_id) == (target is not None)
         assert target is None or await state_of(scene.store, scene.task_id) is target
+        has_ended = target is None or target in ENDED
+        assert [*await scene.store.ended((scene.task_id,))] == [scene.task_id] * has_ended
 
     @pytest.mark.parametrize("route", ROUTES)
     async def test_every_other_transition_is_refused_and_changes_nothing(
@@ -272,3 +276,23 @@ class TestLifecycle:
         assert await unblock(scene)
 
         assert await load(scene.store, scene.task_id) == before
+
+
+class TestEnded(StoreTest):
+    """Which tasks have ended; of every state, see `TestLifecycle`."""
+
+    async def test_of_many_tasks_those_that_have_ended_or_are_unknown(self) -> None:
+        batch = some_tasks(MAX_PAGE - 2)
+        await self.store.enqueue(batch)
+        ids = [new.id for new in batch]
+        await self.cancel(*ids[::3])
+        unknown = [new_id(), "no such id"]
+
+        assert sorted(await self.store.ended((*ids, *unknown))) == sorted((*ids[::3], *unknown))
+        assert list(await self.store.ended(())) == []
+
+    async def test_another_handle_sees_them(self, other: Store, worker: ManualWorker) -> None:
+        open_still = await self.enqueue_one()
+        done = (await self.enqueue_and_settle(worker, complete)).task.id
+
+        assert list(await other.ended((open_still, done))) == [done]

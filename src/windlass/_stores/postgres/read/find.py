@@ -1,5 +1,6 @@
 """Read pages of tasks, a task's attempts, and pages of records."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from ...._model.record import KINDS, Audit, Record
 from ...._model.state import State
 from ...._model.task import Task, TaskId, is_task_id
 from ...records import record_rows, slice_of
-from ..rows import Row, read_attempt, read_task
+from ..rows import Row, ids_of, read_attempt, read_task
 from ..script import Query, Source
 from ..statements import compose
 from .filters import (
@@ -44,6 +45,11 @@ async def find(source: Source, where: Filter, page: Page) -> Slice[Task]:
 async def find_ids(source: Source, where: Filter, page: Page) -> Slice[TaskId]:
     found = await _page(source, "find_ids", where, page)
     return slice_of(found, page, lambda row: str(row[0]))
+
+
+async def ended(source: Source, ids: Sequence[TaskId]) -> list[TaskId]:
+    rows = await source.fetch(Query("ended", (ids_of(ids),)))
+    return [str(row[0]) for row in rows] + [task_id for task_id in ids if not is_task_id(task_id)]
 
 
 async def attempts(source: Source, task_id: TaskId) -> list[Attempt]:

@@ -24,7 +24,7 @@ MOVES = 5
 """How often a request follows a slot that moves to another server."""
 
 _CLOSE_SECONDS = 5.0
-_READING = ("load", "lanes", "of_types")  # scripts that write nothing, so that no replica has to confirm it
+_READING = ("load", "lanes", "of_types", "ended")  # scripts that write nothing: no replica has to confirm it
 _ELSEWHERE = (exceptions.ReadOnlyError, exceptions.ClusterDownError)
 Calls: TypeAlias = Mapping[asyncio.AbstractEventLoop, Callable[[], Coroutine[Any, Any, None]]]
 

@@ -101,6 +101,10 @@ class Reader:
             for values in sorted(numbers)
         ]
 
+    def ended(self, ids: Sequence[TaskId]) -> list[TaskId]:
+        """Return those of these tasks that have ended or are not stored."""
+        return [task_id for (task_id,) in self._rows("ended", {"ids": listed(ids)})]
+
     def attempts(self, task_id: TaskId) -> list[Attempt]:
         """Return the recorded attempts of a task, oldest first."""
         rows = self._rows("attempts", {"id": task_id})

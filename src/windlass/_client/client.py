@@ -35,12 +35,12 @@ from .builder import TaskBuilder, encoded_payload
 from .published_types import KnownTypes
 from .tasks.predecessors import look_up
 from .tasks.unserved import tell_enqueuer, told_if_unserved
+from .tasks.waiter import wait_for_end
 
 R = TypeVar("R")  # the result of a task
 T = TypeVar("T")
 
 MAX_BATCH = 100_000  # the most tasks that one call enqueues
-_FIRST_POLL, _LAST_POLL = 0.005, 0.25  # seconds between polls, growing from one to the other
 
 
 class Handle(Documented, Generic[R]):
@@ -92,8 +92,10 @@ class Handle(Documented, Generic[R]):
             raise NotFound(
                 f"there is no task {self.id}: it was never enqueued here, or its record was pruned"
             )
-        tasks = found.items if self._types is None else await self._types.with_result_secrets(found.items)
-        return tasks[0]
+        return await self._with_secrets(found.items[0])
+
+    async def _with_secrets(self, task: Task) -> Task:
+        return task if self._types is None else (await self._types.with_result_secrets([task]))[0]
 
     async def state(self) -> State:
         """Return the task's state; raises NotFound once its record has been pruned."""
@@ -117,9 +119,10 @@ class Handle(Documented, Generic[R]):
     async def _wait(self, limit: float | None) -> Task:
         loop = asyncio.get_running_loop()
         deadline = None if limit is None else loop.time() + limit
-        pause = _FIRST_POLL
-        while (task := await self.task()).state not in ENDED:
-            if deadline is not None and loop.time() >= deadline:
+        task = await self.task()
+        while task.state not in ENDED:
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
                 what_to_do = (
                     f"; check that a worker serves queue {task.queue!r}" if task.state is State.READY else ""
                 )
@@ -127,9 +130,8 @@ class Handle(Documented, Generic[R]):
                     f"task {self.id} is still {task.state} after {limit:g} s; the timeout does not cancel it"
                     f"{what_to_do}"
                 )
-            left = pause if deadline is None else min(pause, deadline - loop.time())
-            await asyncio.sleep(max(left, 0))
-            pause = min(pause * 1.5, _LAST_POLL)
+            ended = await wait_for_end(self._store, self.id, left)
+            task = await (self.task() if ended is None else self._with_secrets(ended))
         return task
 
     async def result(self, timeout: timedelta | float | str | None = None) -> R:

@@ -1,70 +1,34 @@
 """Long polls: wait for tasks to end, for wakes, and notice clients that disconnect."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from starlette.requests import Request
 
-from .._model.filter import MAX_PAGE, Filter, Page
-from .._model.state import ENDED
-from .._model.task import TaskId
+from .._client.tasks.waiter import wait_for_end
+from .._model.task import Task, TaskId
 from .._store.protocol import Store, Wake
-from .._timers import wait_for_event
-from ..errors import StoreError
 
-_FIRST_PAUSE, _LAST_PAUSE = 0.01, 0.2
 _closings: set[asyncio.Task[None]] = set()  # keeps references, or the tasks may be collected
 
 
-class TaskWaiter:
-    """Waits for tasks to end, with one query to the store for all requests that wait."""
+async def task_ended(
+    store: Store, task_id: TaskId, seconds: float, closing: asyncio.Event, *others: Coroutine[Any, Any, None]
+) -> Task | None:
+    """Return the task once it has ended; None if the time is up, the server closes, or one of `others` ends.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._waiting = Counter[TaskId]()
-        self._ends: dict[TaskId, asyncio.Event] = {}
-        self._polling: asyncio.Task[None] | None = None
-        self._pause = _FIRST_PAUSE
-
-    async def wait(
-        self, task_id: TaskId, seconds: float, closing: asyncio.Event, *others: Coroutine[Any, Any, None]
-    ) -> None:
-        """Return when the task has ended, the time is up, the server closes, or one of `others` returns."""
-        end = self._ends.setdefault(task_id, asyncio.Event())
-        self._waiting[task_id] += 1
-        self._pause = _FIRST_PAUSE
-        if self._polling is None or self._polling.done():
-            self._polling = asyncio.create_task(self._poll())
-        waits = [asyncio.ensure_future(one) for one in (end.wait(), closing.wait(), *others)]
-        try:
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            self._waiting[task_id] -= 1
-            if not self._waiting[task_id]:
-                del self._waiting[task_id], self._ends[task_id]
-
-    async def _poll(self) -> None:
-        never = asyncio.Event()
-        while self._ends:
-            ids = tuple(self._ends)
-            for start in range(0, len(ids), MAX_PAGE):
-                await self._find_ended(ids[start : start + MAX_PAGE])
-            await wait_for_event(never, self._pause)
-            self._pause = min(self._pause * 1.5, _LAST_PAUSE)
-
-    async def _find_ended(self, ids: tuple[TaskId, ...]) -> None:
-        try:
-            found = await self._store.find(Filter(ids=ids, states=tuple(ENDED)), Page(limit=len(ids)))
-        except StoreError:  # each request reads its task at the end of the wait, and reports the error then
-            return
-        for task in found.items:
-            if task.id in self._ends:
-                self._ends[task.id].set()
+    Also None if the task may be gone. Raises what the store raises.
+    """
+    ended = asyncio.ensure_future(wait_for_end(store, task_id, seconds))
+    waits = [ended, *map(asyncio.ensure_future, (closing.wait(), *others))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        return ended.result() if ended.done() else None
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 class WakeListener:

@@ -21,7 +21,6 @@ from .auth import Authenticator
 from .bounds.leases import KeyLeases
 from .bounds.quotas import QuotaStore
 from .bounds.rate_limit import Buckets, RateLimiter
-from .long_poll import TaskWaiter
 from .page import PageReader
 from .refusals import Refusals
 from .web.load import Load, LoadLimits
@@ -67,7 +66,6 @@ class Service:
         self.operations = operations  # for the OpenAPI document
         self.load = Load(limits)
         self.pages = PageReader()
-        self.waiter = TaskWaiter(app.store)
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         read = partial(read_tenants, app.store)
         self.tenants = CachedReads(read, "the tenants of a queue", max_age=_OVERVIEW_AGE)

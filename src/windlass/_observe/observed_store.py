@@ -86,8 +86,12 @@ class ObservedStore(ForwardingStore):
 
     def attach(self, sink: TimingSink) -> None:
         """Send every event to this sink too, from now on, and the time that each call of a verb takes."""
-        self._sinks = (*self._sinks, sink)
+        self.listen(sink)
         self._timers = (*self._timers, sink)
+
+    def listen(self, sink: Sink) -> None:
+        """Send every event to this sink too, from now on."""
+        self._sinks = (*self._sinks, sink)
 
     def emit(self, event: Event) -> None:
         """Send the sinks an event that no verb makes. Safe to call from any thread."""

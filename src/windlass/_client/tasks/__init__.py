@@ -1,1 +1,1 @@
-"""What people ask and do about tasks: actions in batches, failures, export; why one is not run."""
+"""What people ask and do about tasks: batches, failures, export, waiting for results; why one is not run."""

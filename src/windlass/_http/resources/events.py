@@ -17,6 +17,7 @@ from ..._model.state import ENDED
 from ..._observe.overview import Overview
 from ..._timers import wait_for_event
 from ...errors import WindlassError
+from ..long_poll import task_ended
 from ..operation import AnyRequest, ApiRequest, Operations
 from ..page import size_of
 from ..task_query import audit_reveal, shown_size, task_in_path
@@ -71,7 +72,8 @@ async def watch_task(request: ApiRequest[ShowQuery, None]) -> StreamingResponse:
         task = await task_in_path(request)
         return await off_loop(shown_size(task), task_document, task, request.caller.may_see, reveal=reveal)
 
-    pause = partial(request.service.waiter.wait, task.id, POLL_SECONDS, request.service.closing)
+    service = request.service
+    pause = partial(task_ended, service.store, task.id, POLL_SECONDS, service.closing)
     return _stream(_events(request, "task", read, pause, is_last=lambda seen: seen.state in ENDED))
 
 

@@ -22,7 +22,7 @@ from ..._model.filter import Dimension, Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED, State
 from ..input_fields import Payload, RevealFlag, Why
-from ..long_poll import disconnected
+from ..long_poll import disconnected, task_ended
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
 from ..page import size_of
 from ..task_query import (
@@ -175,11 +175,13 @@ async def get_task(request: ApiRequest[TaskQuery, None]) -> TaskDocument:
     task = await task_in_path(request)
     if request.query.wait and task.state not in ENDED:
         request.begin_stream(size_of(task))
-        await request.service.waiter.wait(
-            task.id, request.query.wait, request.service.closing, disconnected(request.http)
-        )
+        service, gone = request.service, disconnected(request.http)
+        ended = await task_ended(service.store, task.id, request.query.wait, service.closing, gone)
         await request.recheck_key()
-        task = await task_in_path(request)
+        if ended is None:
+            task = await task_in_path(request)
+        else:  # within the key's bounds, as nobody moves a task to another queue or tenant
+            (task,) = await service.client.types.with_result_secrets([ended])
     (document,) = await task_documents(request, [task], reveal=request.query.reveal)
     return document
 

@@ -21,7 +21,7 @@ from windlass._observe.events import Event, EventName
 from windlass._store.forward import ForwardingStore
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
-from windlass.testing.faults import Hold
+from windlass.testing.faults import Fault, Hold
 
 LONG = 30.0
 ANN = By(who="ann")
@@ -102,6 +102,22 @@ async def test_many_who_wait_cost_one_question_and_one_read_for_each_fifty_that_
     await end_elsewhere(inner, *ids)
     assert set(await asyncio.gather(*waiting)) == {State.CANCELLED}
     assert watch.calls["find"] == reads + 4
+
+
+async def test_those_who_return_together_read_the_published_types_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, watch = watched()
+    (made,) = await enqueued(app)
+    handle = await app.client.get(made)
+    monkeypatch.setattr(app.client.types, "_fresh_until", 0.001)
+    watch.then("records", Fault.BEFORE)
+    read = watch.calls["records"]
+    with pytest.raises(StoreUnavailable):
+        await handle.task()
+
+    await asyncio.gather(*(handle.task() for _ in range(20)))
+    assert watch.calls["records"] == read + 2
 
 
 async def test_newcomers_do_not_change_the_pauses_of_others() -> None:

@@ -87,10 +87,21 @@ class KnownTypes:
         self.declared = declared
 
     async def refresh(self, *, at_once: bool = False) -> None:
-        """Read the published types, unless that was done a few seconds ago and need not be `at_once`."""
-        if at_once or monotonic() >= self._fresh_until:
-            self._published = by_name_or_alias(await list_records(self._store, DeclaredType))
+        """Read the published types, unless that was done a few seconds ago and need not be `at_once`.
+
+        While one call reads them again, others use those that are known.
+        """
+        before = self._fresh_until
+        if not at_once and monotonic() < before:
+            return
+        if before:
             self._fresh_until = monotonic() + FRESH_SECONDS
+        try:
+            self._published = by_name_or_alias(await list_records(self._store, DeclaredType))
+        except BaseException:
+            self._fresh_until = before
+            raise
+        self._fresh_until = monotonic() + FRESH_SECONDS
 
     def add_secret(self, secret: tuple[str, ...]) -> None:
         """Make these fields secret in every type, too."""

@@ -407,6 +407,64 @@ async def test_a_queue_outside_its_hours_is_closed(api_of: Api, store: MemorySto
     assert seen["closed_until"] == made["closed_until"]
 
 
+QUEUES = {"b": 1, "B": 3, "c/1": 2, "c/2": 5}
+
+
+@pytest.fixture
+async def several(api_of: Api) -> Api:
+    """The API of a store with some queues that have tasks, and one that has settings only."""
+    tasks = [{"type": "t", "queue": queue} for queue, number in QUEUES.items() for _ in range(number)]
+    await api_of.good("POST", "/tasks/batch", {"tasks": tasks})
+    await api_of.good("PATCH", at("a"), {"paused": True})
+    return api_of
+
+
+async def test_queues_come_in_pages_by_name(several: Api) -> None:
+    found: list[str] = []
+    cursor, pages = "", 0
+    while pages < 10:
+        page = await several.good("GET", f"/queues?limit=2&cursor={quote(cursor, safe='')}")
+        found += [one["queue"] for one in page["items"]]
+        assert page["number"] == 5
+        pages += 1
+        if page["cursor"] is None:
+            break
+        cursor = page["cursor"]
+
+    assert (found, pages) == (sorted([*QUEUES, "a"]), 3)
+    assert (await several.good("GET", "/queues?cursor=zzz"))["items"] == []
+
+
+async def test_queues_are_found_by_a_part_of_their_name_and_the_worst_first(several: Api) -> None:
+    async def listed(query: str) -> tuple[list[str], int, str | None]:
+        page = await several.good("GET", f"/queues?{query}")
+        return [one["queue"] for one in page["items"]], page["number"], page["cursor"]
+
+    assert await listed("name=C%2F") == (["c/1", "c/2"], 2, None)
+    assert await listed("name=b&limit=1") == (["B"], 2, "B")
+    assert await listed("order=ready&limit=3") == (["c/2", "B", "c/1"], 5, None)
+    assert (await listed("order=oldest"))[0][-1] == "a"
+    assert (await listed("order=dead"))[0] == sorted([*QUEUES, "a"])
+    for wrong in ("order=worst", "limit=0", "limit=1001", "x=1"):
+        problem(await several("GET", f"/queues?{wrong}"), 422, "invalid-request")
+
+
+async def test_the_overview_has_the_worst_of_very_many_queues_and_counts_all(
+    several: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = await several.good("GET", "/overview")
+    monkeypatch.setattr("windlass._documents.queues.MAX_QUEUES", 3)
+    monkeypatch.setattr("windlass._http.web.off_loop.SMALL", 0)  # as with very many
+
+    some = await several.good("GET", "/overview")
+
+    assert (whole["number"], len(whole["queues"])) == (some["number"], 5) == (5, 5)
+    assert whole["counts"] == some["counts"] == {**EMPTY, "ready": sum(QUEUES.values())}
+    names = [one["queue"] for one in some["queues"]]
+    assert (len(names), names) == (3, sorted(names))
+    assert "a" not in names
+
+
 async def test_a_removed_queue_is_gone_at_once(on_each: Api) -> None:
     await on_each.good(
         "PATCH", "/queues/brief?create=true", {"weights": {"acme": 2}, "fairness": "round_robin"}

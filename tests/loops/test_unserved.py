@@ -12,7 +12,7 @@ from tests.loops.workers import Watch, drained, eventually, working
 from windlass import App
 from windlass._client.tasks import unserved
 from windlass._client.tasks.unserved import why_unserved
-from windlass._documents.queues import overview_document
+from windlass._documents.queues import QueueView
 from windlass._ids import new_id
 from windlass._keeper.unserved import UnservedTasks
 from windlass._model.filter import Filter, Page
@@ -160,11 +160,11 @@ async def test_queues_and_types_without_a_worker_are_seen_and_checked(
         "mail": 6,
         "snoozed": 1,
     }
-    document = overview_document(seen)
+    document = QueueView(overview=seen, settings={}).overview_document()
     assert document.unserved == ["mail", "snoozed"]
     assert document.unhandled is not None
     assert [(one.queue, one.type, one.number) for one in document.unhandled] == [("served", "gone", 1)]
-    hidden = overview_document(seen, with_workers=False)
+    hidden = QueueView(overview=seen, settings={}, with_workers=False).overview_document()
     assert (hidden.unserved, hidden.unhandled) == (None, None)
     assert [one.message.partition(";")[0] for one in check_queues(seen)] == [
         "no live worker serves queue mail (6 tasks due, of types t0, t1, t2, t3, t4 and 1 more)",

@@ -1,8 +1,12 @@
 """Queues with their settings and counts, and the overview of a store."""
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from heapq import nsmallest
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -13,6 +17,9 @@ from .._observe.overview import COUNTED, Depth, Overview, TenantDepth, TenantDep
 from .._policy.order.window_options import format_window
 from .._policy.order.windows import closed_until
 from .fields import Instant, Seconds, build_document
+
+MAX_QUEUES = 1_000
+"""Queues in the document of an overview."""
 
 StateCounts: TypeAlias = dict[Literal["waiting", "scheduled", "ready", "running", "dead"], int]
 
@@ -65,9 +72,14 @@ class QueueDocument(Struct, kw_only=True):
 
 
 class QueueList(Struct, kw_only=True):
-    """Every queue that has tasks, settings or workers, or that a task type names; by name."""
+    """Queues that have tasks, settings or workers, or that a task type names; `number` is how many match.
+
+    `cursor` leads to the next page, and is null on the last one and if the worst come first.
+    """
 
     items: list[QueueDocument]
+    number: int
+    cursor: str | None
 
 
 class UnhandledType(Struct, kw_only=True):
@@ -79,12 +91,17 @@ class UnhandledType(Struct, kw_only=True):
 
 
 class OverviewDocument(Struct, kw_only=True):
-    """The store at one moment. For keys bound to a tenant or queues, all but `at` and `queues` is null.
+    """The store at one moment: `counts` of all its `number` queues, and of each of these.
 
-    `unserved`: queues that no live worker serves although tasks of theirs are due.
+    Of more than 1,000 queues, `queues` has those with the oldest ready tasks; `GET /queues` has all.
+    `unserved`: queues that no live worker serves although tasks of theirs are due; 1,000 at most, as of
+    `unhandled`. For keys bound to a tenant or queues, all behind `queues` is null.
     """
 
     at: Instant
+    counts: StateCounts
+    exact: bool
+    number: int
     queues: list[QueueDocument]
     workers: int | None
     slots: int | None
@@ -141,49 +158,116 @@ def settings_document(settings: QueueSettings) -> SettingsDocument:
     return build_document(SettingsDocument, settings, settings.ordering, retention=retention, windows=windows)
 
 
-def queue_documents(
-    overview: Overview,
-    settings: Iterable[QueueSettings],
-    *,
-    with_workers: bool = True,
-    with_settings: bool = True,
-) -> list[QueueDocument]:
-    """Build the documents of all queues in the overview, by name.
+class QueueOrder(StrEnum):
+    """By name, or the worst first."""
+
+    NAME = "name"
+    READY = "ready"
+    OLDEST = "oldest"
+    DEAD = "dead"
+
+
+class QueueSearch(Struct, frozen=True, kw_only=True):
+    """Which queues to list: those whose name contains `name`, after the one named `cursor`."""
+
+    name: str = ""
+    order: QueueOrder = QueueOrder.NAME
+    limit: int = 100
+    cursor: str = ""
+
+
+class QueueView(Struct, frozen=True, kw_only=True):
+    """What can be seen of the queues of an overview; with settings as they are now.
 
     Queues that have settings but nothing else are included only `with_settings`.
     """
-    known = {one.name: one for one in settings}
-    names = {*overview.queues, *(known if with_settings else ())}
-    depths: dict[str, list[Depth]] = {name: [] for name in names}
-    for depth in overview.depths:
-        depths[depth.queue].append(depth)
-    ages, serving, slots = overview.oldest_ready(), overview.serving(), overview.slots_for()
-    return [
-        QueueDocument(
+
+    overview: Overview
+    settings: Mapping[str, QueueSettings]
+    with_workers: bool = True
+    with_settings: bool = True
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all queues, sorted."""
+        known = self.overview.by_queue
+        others = [name for name in self.settings if name not in known] if self.with_settings else []
+        return sorted((*known, *others)) if others else self.overview.queues
+
+    def has(self, name: str) -> bool:
+        """Whether there is a queue of this name."""
+        return name in self.overview.by_queue or (self.with_settings and name in self.settings)
+
+    def document(self, name: str) -> QueueDocument:
+        """Build the document of a queue."""
+        seen, own = self.overview, self.settings.get(name)
+        depths, capacity = seen.by_queue.get(name, ()), seen.capacity(name)
+        settings = settings_document(own or QueueSettings(name=name)) if self.with_settings else None
+        return QueueDocument(
             queue=name,
-            paused=name in known and known[name].paused,
-            closed_until=closed_until(known.get(name), overview.at),
-            counts=_counts(depths[name]),
-            exact=all(depth.exact for depth in depths[name]),
-            oldest_ready=ages.get(name, 0.0),
-            workers=serving.get(name, 0) if with_workers else None,
-            slots=slots.get(name, (0, 0))[0] if with_workers else None,
-            busy=slots.get(name, (0, 0))[1] if with_workers else None,
-            settings=settings_document(known.get(name) or QueueSettings(name=name))
-            if with_settings
-            else None,
-            declared=[*overview.declared.get(name, ())] if with_settings else None,
+            paused=own is not None and own.paused,
+            closed_until=closed_until(own, seen.at),
+            counts=_counts(depths),
+            exact=all(depth.exact for depth in depths),
+            oldest_ready=seen.oldest_ready_of(name),
+            workers=capacity.workers if self.with_workers else None,
+            slots=capacity.slots if self.with_workers else None,
+            busy=capacity.busy if self.with_workers else None,
+            settings=settings,
+            declared=[*seen.declared.get(name, ())] if self.with_settings else None,
         )
-        for name in sorted(depths)
-    ]
+
+    def search(self, wanted: QueueSearch) -> QueueList:
+        """Build the documents of a page of queues."""
+        names = self.names()
+        if text := wanted.name.casefold():
+            names = [name for name in names if text in name.casefold()]
+        number, cursor = len(names), None
+        if wanted.order is QueueOrder.NAME:
+            start = bisect_right(names, wanted.cursor) if wanted.cursor else 0
+            chosen = names[start : start + wanted.limit]
+            cursor = chosen[-1] if start + wanted.limit < number else None
+        else:
+            chosen = nsmallest(wanted.limit, names, partial(self._urgency, wanted.order))
+        return QueueList(items=[self.document(name) for name in chosen], number=number, cursor=cursor)
+
+    def overview_document(self) -> OverviewDocument:
+        """Build the document of the overview."""
+        seen, names = self.overview, self.names()
+        number = len(names)
+        if number > MAX_QUEUES:
+            names = sorted(nsmallest(MAX_QUEUES, names, partial(self._urgency, QueueOrder.OLDEST)))
+        return OverviewDocument(
+            at=seen.at,
+            counts=_counts(seen.depths),
+            exact=all(depth.exact for depth in seen.depths),
+            number=number,
+            queues=[self.document(name) for name in names],
+            workers=len(seen.workers) if self.with_workers else None,
+            slots=seen.slots if self.with_workers else None,
+            busy=seen.busy if self.with_workers else None,
+            keeper=seen.keeper is not None if self.with_workers else None,
+            unserved=sorted(seen.unserved())[:MAX_QUEUES] if self.with_workers else None,
+            unhandled=unhandled_types(seen)[:MAX_QUEUES] if self.with_workers else None,
+        )
+
+    def _urgency(self, order: QueueOrder, name: str) -> tuple[float, str]:
+        if order is QueueOrder.OLDEST:
+            return -self.overview.oldest_ready_of(name), name
+        depths = self.overview.by_queue.get(name, ())
+        return -sum(depth.number for depth in depths if depth.state == order.value), name
+
+
+def queue_documents(overview: Overview, settings: Iterable[QueueSettings]) -> list[QueueDocument]:
+    """Build the documents of all queues, by name."""
+    view = QueueView(overview=overview, settings={one.name: one for one in settings})
+    return [view.document(name) for name in view.names()]
 
 
 def queue_types(overview: Overview, queue: str, *, with_workers: bool = True) -> QueueTypes:
     """Build the document of the types of the tasks in a queue."""
     by_type: dict[str, list[Depth]] = defaultdict(list)
-    for depth in overview.depths:
-        if depth.queue == queue:
-            by_type[depth.type].append(depth)
+    for depth in overview.by_queue.get(queue, ()):
+        by_type[depth.type].append(depth)
     serving = [one.worker for one in overview.workers if one.worker.serves(queue)] if with_workers else []
     return QueueTypes(
         items=[
@@ -229,24 +313,6 @@ def _counts(depths: Iterable[Depth | TenantDepth]) -> StateCounts:
 def _oldest_ready(depths: Iterable[Depth | TenantDepth], now: datetime) -> float:
     due = [depth.oldest_at for depth in depths if depth.state is State.READY and depth.oldest_at is not None]
     return max((now - min(due)).total_seconds(), 0.0) if due else 0.0
-
-
-def overview_document(
-    overview: Overview, *, with_workers: bool = True, with_settings: bool = True
-) -> OverviewDocument:
-    """Build the document of an overview."""
-    return OverviewDocument(
-        at=overview.at,
-        queues=queue_documents(
-            overview, overview.settings, with_workers=with_workers, with_settings=with_settings
-        ),
-        workers=len(overview.workers) if with_workers else None,
-        slots=overview.slots if with_workers else None,
-        busy=overview.busy if with_workers else None,
-        keeper=overview.keeper is not None if with_workers else None,
-        unserved=sorted(overview.unserved()) if with_workers else None,
-        unhandled=unhandled_types(overview) if with_workers else None,
-    )
 
 
 def unhandled_types(overview: Overview) -> list[UnhandledType]:

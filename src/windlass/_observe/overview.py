@@ -1,8 +1,10 @@
 """The overview of a store: queue depths, workers, limits, schedules, alerts at one moment; and a cache."""
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from time import monotonic
 
 import msgspec
@@ -10,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._model.alert import Alert, AlertState
-from .._model.filter import MAX_PAGE, Dimension, Filter, Page
+from .._model.filter import MAX_PAGE, Count, Dimension, Filter, Page
 from .._model.limit import Limit, Usage
 from .._model.options import DeclaredType
 from .._model.queue import QueueSettings
@@ -32,6 +34,8 @@ MAX_USAGES = 10_000
 
 SOON = timedelta(minutes=1)
 """Until when scheduled tasks are due soon; what a worker hands back, as it has no handler, is among them."""
+
+_PART = 5_000  # counts that are read in one turn of the loop
 
 MAX_AGE = timedelta(seconds=5)
 """Age at which a cached overview is read again."""
@@ -65,7 +69,18 @@ class TenantDepths(Struct, frozen=True, kw_only=True):
     depths: tuple[TenantDepth, ...]
 
 
-class Overview(Struct, frozen=True, kw_only=True):
+class Capacity(Struct, frozen=True, gc=False):
+    """Workers that serve a queue, their slots, and how many of these are busy with tasks of any queue."""
+
+    workers: int = 0
+    slots: int = 0
+    busy: int = 0
+
+    def __add__(self, other: "Capacity") -> "Capacity":
+        return Capacity(self.workers + other.workers, self.slots + other.slots, self.busy + other.busy)
+
+
+class Overview(Struct, frozen=True, kw_only=True, dict=True):
     """A store at one moment of its clock. With a filter: only depths, queues and settings.
 
     `limits` has the share in use of each limit, for the value that uses most of it. `schedules` has the
@@ -105,29 +120,42 @@ class Overview(Struct, frozen=True, kw_only=True):
         """Number of handlers of each type that run on after their timeout, replaced ones included."""
         return Counter(one.type for session in self.workers for one in session.worker.stuck)
 
-    def oldest_ready(self) -> dict[str, float]:
-        """Seconds since the oldest ready task of each queue was due; 0 if it has none."""
-        ages = dict.fromkeys(self.queues, 0.0)
+    @cached_property
+    def by_queue(self) -> Mapping[str, Sequence[Depth]]:
+        """The depths of each queue, by name. With very many queues it takes a while to make, once."""
+        found: dict[str, list[Depth]] = {queue: [] for queue in self.queues}
         for depth in self.depths:
-            if depth.state is State.READY and depth.oldest_at is not None:
-                ages[depth.queue] = max(ages[depth.queue], (self.at - depth.oldest_at).total_seconds())
-        return ages
+            found.setdefault(depth.queue, []).append(depth)
+        return found
+
+    def oldest_ready_of(self, queue: str) -> float:
+        """Seconds since the oldest ready task of a queue was due; 0 if it has none."""
+        ready = (one for one in self.by_queue.get(queue, ()) if one.state is State.READY)
+        due = [one.oldest_at for one in ready if one.oldest_at is not None]
+        return max((self.at - min(due)).total_seconds(), 0.0) if due else 0.0
+
+    def oldest_ready(self) -> dict[str, float]:
+        """Return the same of each queue."""
+        return {queue: self.oldest_ready_of(queue) for queue in self.queues}
+
+    @cached_property
+    def _capacities(self) -> Mapping[str, Capacity]:
+        """Of each queue that workers name; and under "", which names none, of those that serve all."""
+        found: dict[str, Capacity] = {}
+        for worker in (session.worker for session in self.workers):
+            own = Capacity(1, worker.slots, min(worker.busy, worker.slots))
+            for queue in ("",) if worker.all_queues else worker.queues:
+                found[queue] = found.get(queue, Capacity()) + own
+        return found
+
+    def capacity(self, queue: str) -> Capacity:
+        """Return the workers that serve a queue."""
+        known = self._capacities
+        return known.get(queue, Capacity()) + known.get("", Capacity())
 
     def serving(self) -> dict[str, int]:
         """Number of workers that serve each queue."""
-        served = Counter(queue for session in self.workers for queue in session.worker.queues)
-        everywhere = sum(session.worker.all_queues for session in self.workers)
-        return {queue: served[queue] + everywhere for queue in self.queues}
-
-    def slots_for(self) -> dict[str, tuple[int, int]]:
-        """Slots of the workers that serve each queue, and how many are busy, whatever the queue they run."""
-        slots: Counter[str] = Counter()
-        busy: Counter[str] = Counter()
-        for worker in (session.worker for session in self.workers):
-            for queue in self.queues if worker.all_queues else worker.queues:
-                slots[queue] += worker.slots
-                busy[queue] += min(worker.busy, worker.slots)
-        return {queue: (slots[queue], busy[queue]) for queue in self.queues}
+        return {queue: self.capacity(queue).workers for queue in self.queues}
 
     def unserved(self) -> dict[str, dict[str, int]]:
         """Number of tasks by type in the queues that no live worker serves although some tasks are due.
@@ -181,17 +209,7 @@ class OverviewCache(CachedReads[Filter, Overview]):
 async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
     """Read the overview of the whole store, or of the tasks that match a filter of tenants and queues."""
     by = (Dimension.QUEUE, Dimension.TYPE, Dimension.STATE)
-    depths = tuple(
-        Depth(
-            queue=count.values[0],
-            type=count.values[1],
-            state=State(count.values[2]),
-            number=count.number,
-            exact=count.exact,
-            oldest_at=count.oldest_at,
-        )
-        for count in await store.count(replace(where, states=COUNTED), by)
-    )
+    depths = await _depths(await store.count(replace(where, states=COUNTED), by))
     settings = tuple(await all_records(store, QueueSettings))
     declared = {
         one.subject: tuple(sorted(msgspec.json.decode(one.body)))
@@ -216,6 +234,25 @@ async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
         schedules=await _schedules(store, seen.at),
         alerts=await _alerts(store),
     )
+
+
+async def _depths(counts: Sequence[Count]) -> tuple[Depth, ...]:
+    """Return the depths that are counted. In parts: there may be very many, and the loop has more to do."""
+    depths: list[Depth] = []
+    for start in range(0, len(counts), _PART):
+        depths += [
+            Depth(
+                queue=count.values[0],
+                type=count.values[1],
+                state=State(count.values[2]),
+                number=count.number,
+                exact=count.exact,
+                oldest_at=count.oldest_at,
+            )
+            for count in counts[start : start + _PART]
+        ]
+        await asyncio.sleep(0)
+    return tuple(depths)
 
 
 async def read_tenants(store: Store, where: Filter) -> TenantDepths:

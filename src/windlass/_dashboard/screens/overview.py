@@ -56,18 +56,18 @@ async def show_overview(view: View) -> Mapping[str, Any]:
     troubles = [*_troubles(seen, alerts)]
     return {
         "overview": seen,
-        "total": {state: sum(queue.counts[state] for queue in queues) for state in STATES},
-        "exact": all(queue.exact for queue in queues),
+        "total": {state: seen.counts[state] for state in STATES},
+        "exact": seen.exact,
         "oldest": max((queue for queue in queues if queue.counts["ready"]), key=_age, default=None),
         "troubles": troubles[:MAX_TROUBLES],
         "more_troubles": max(len(troubles) - MAX_TROUBLES, 0),
         "queues": queues[:MAX_NAMED],
-        "more_queues": max(len(queues) - MAX_NAMED, 0),
+        "more_queues": max(seen.number - MAX_NAMED, 0),
         "failures": failures,
         "history": history,
         "schedules": schedules,
         "workers": workers,
-        "is_new": not any(any(queue.counts.values()) for queue in queues) and not seen.workers,
+        "is_new": not any(seen.counts.values()) and not seen.workers,
         "store": view.service.app.store_name,
     }
 

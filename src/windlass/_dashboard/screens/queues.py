@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from ..._documents.queues import QueueDocument, QueueTypeDocument
+from ..._documents.queues import QueueDocument, QueueOrder, QueueTypeDocument
 from ..._documents.workers import WorkerDocument
 from ..._http.resources.history import get_history, list_type_history
 from ..._http.resources.limits import list_limits
 from ..._http.resources.queues import (
+    MAX_NAME,
     get_queue,
     list_queue_tenants,
     list_queue_types,
@@ -39,13 +40,6 @@ MAX_ROWS = 200
 RECENT = 2
 """Parts of the last hour, of 2.5 minutes each, that tell how many tasks complete in a minute now."""
 
-_ORDERS = {
-    "name": lambda queue: queue.queue,
-    "ready": lambda queue: (-queue.counts["ready"], queue.queue),
-    "oldest": lambda queue: (-queue.oldest_ready, queue.queue),
-    "dead": lambda queue: (-queue.counts["dead"], queue.queue),
-}
-
 
 class Rate(Struct, frozen=True, kw_only=True):
     """Completed tasks of a queue: how many a minute, and in each part of the last hour."""
@@ -57,18 +51,18 @@ class Rate(Struct, frozen=True, kw_only=True):
 @queues.screen("/queues", "queues.html", "Queues", bound=True)
 async def show_queues(view: View) -> Mapping[str, Any]:
     """List queues, by name or the worst first."""
-    name, order = view.query("name"), view.query("order", "name")
-    found = (await view.call(list_queues)).items
-    matching = [queue for queue in found if name.casefold() in queue.queue.casefold()]
-    matching.sort(key=_ORDERS.get(order, _ORDERS["name"]))
+    name, order = view.query("name")[:MAX_NAME], view.query("order", QueueOrder.NAME)
+    if order not in [*QueueOrder]:
+        order = QueueOrder.NAME
+    found = await view.call(list_queues, query={"name": name, "order": order, "limit": MAX_ROWS})
     return {
-        "queues": matching[:MAX_ROWS],
-        "unserved": [queue.queue for queue in matching[:MAX_ROWS] if is_unserved(queue)],
+        "queues": found.items,
+        "unserved": [queue.queue for queue in found.items if is_unserved(queue)],
         "rates": await _rates(view),
-        "number": len(matching),
-        "any": bool(found),
+        "number": found.number,
+        "any": bool(found.items or name),
         "name": name,
-        "order": order if order in _ORDERS else "name",
+        "order": order,
     }
 
 

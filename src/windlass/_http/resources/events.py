@@ -1,6 +1,6 @@
 """Live views: the overview, and server-sent events."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 from starlette.responses import StreamingResponse
 
-from ..._documents.queues import OverviewDocument, overview_document
+from ..._documents.queues import OverviewDocument, QueueView
 from ..._documents.tasks import TaskDocument, task_document
 from ..._model.filter import Filter
 from ..._model.key import Scope
@@ -30,12 +30,14 @@ events = Operations("live")
 EVENT_STREAM = "text/event-stream"
 POLL_SECONDS = 1.0
 PING_SECONDS = 10.0
+QUEUE_BYTES = 64
+"""Bytes that stand for the work on one depth of an overview, where `off_loop` asks for a size."""
 
 
 @events("GET", "/overview", Scope.READ, bound=True)
 async def get_overview(request: AnyRequest) -> OverviewDocument:
     """Show queues, workers and slots. At most a few seconds old."""
-    return _document(request, await visible_overview(request))
+    return await _document(request, await visible_overview(request))
 
 
 @events("GET", "/events", Scope.READ, bound=True, response=OverviewDocument, response_type=EVENT_STREAM)
@@ -44,13 +46,13 @@ async def watch_overview(request: AnyRequest) -> StreamingResponse:
     request.begin_stream()
     closing = request.service.closing
     overview = await visible_overview(request)  # an error can be reported only before the response has begun
-    document = _document(request, overview)
+    document = await _document(request, overview)
 
     async def read() -> OverviewDocument:
         """Return the same document until something other than the time changes."""
         nonlocal overview, document
         if (latest := await visible_overview(request)) is not overview:
-            overview, seen = latest, _document(request, latest)
+            overview, seen = latest, await _document(request, latest)
             if replace(seen, at=document.at) != document:
                 document = seen
         return document
@@ -109,9 +111,18 @@ def _stream(lines: AsyncIterator[bytes]) -> StreamingResponse:
 
 async def visible_overview(request: AnyRequest) -> Overview:
     """Return what the caller may see; callers with equal bounds share one query."""
-    return await request.service.overviews.get(request.caller.visible(Filter()))
+    overview = await request.service.overviews.get(request.caller.visible(Filter()))
+    if "by_queue" not in overview.__dict__:  # made here, once, and not in the loop if that takes long
+        await off_loop(QUEUE_BYTES * len(overview.depths), getattr, overview, "by_queue")
+    return overview
 
 
-def _document(request: AnyRequest, overview: Overview) -> OverviewDocument:
+def _document(request: AnyRequest, overview: Overview) -> Coroutine[Any, Any, OverviewDocument]:
     caller = request.caller
-    return overview_document(overview, with_workers=not caller.is_bound, with_settings=caller.tenant is None)
+    view = QueueView(
+        overview=overview,
+        settings={one.name: one for one in overview.settings},
+        with_workers=not caller.is_bound,
+        with_settings=caller.tenant is None,
+    )
+    return off_loop(QUEUE_BYTES * len(overview.depths), view.overview_document)

@@ -6,12 +6,15 @@ from msgspec import UNSET, Meta, Struct, UnsetType, convert
 
 from ..._documents.fields import Seconds
 from ..._documents.queues import (
+    MAX_QUEUES,
     QueueDocument,
     QueueList,
+    QueueOrder,
+    QueueSearch,
     QueueTenants,
     QueueTypes,
+    QueueView,
     RetentionDocument,
-    queue_documents,
     queue_tenants,
     queue_types,
 )
@@ -22,10 +25,15 @@ from ..._policy.order.queue_options import QueueChanges
 from ...errors import NotFound
 from ..input_fields import CreateFlag, CreateQuery, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, Operations
-from .events import visible_overview
+from ..task_query import Cursor
+from ..web.off_loop import off_loop
+from .events import QUEUE_BYTES, visible_overview
 from .tasks import ReasonQuery
 
 queues = Operations("queues")
+
+MAX_NAME = 200
+"""Characters of a part of a name that is searched for."""
 
 Weight = Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
 WindowText = Annotated[str, Meta(max_length=100, examples=["mon-fri 22:00-06:00 Europe/Berlin"])]
@@ -58,19 +66,31 @@ class TenantsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 20
 
 
+class QueuesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The queues to list: those whose names contain `name`. In another order than by name: the worst only."""
+
+    name: Annotated[str, Meta(max_length=MAX_NAME)] = ""
+    order: QueueOrder = QueueOrder.NAME
+    limit: Annotated[int, Meta(ge=1, le=MAX_QUEUES)] = 100
+    cursor: Cursor | None = None
+
+
 @queues("GET", "/queues", Scope.READ, bound=True)
-async def list_queues(request: AnyRequest) -> QueueList:
+async def list_queues(request: ApiRequest[QueuesQuery, None]) -> QueueList:
     """List queues, with the number of tasks in each state."""
-    return QueueList(items=await _documents(request))
+    query = request.query
+    wanted = QueueSearch(name=query.name, order=query.order, limit=query.limit, cursor=query.cursor or "")
+    view = await queue_view(request)
+    return await off_loop(QUEUE_BYTES * len(view.overview.depths), view.search, wanted)
 
 
 @queues("GET", "/queues/{queue}", Scope.READ, bound=True)
 async def get_queue(request: AnyRequest) -> QueueDocument:
     """Show a queue."""
     queue = request.path("queue")
-    for one in await _documents(request):
-        if one.queue == queue:
-            return one
+    view = await queue_view(request)
+    if view.has(queue):
+        return view.document(queue)
     raise NotFound(f"there is no queue {queue[:200]!r}: no task, setting, worker or task type names it")
 
 
@@ -137,13 +157,15 @@ def _creates(request: AnyRequest, *, create: bool) -> bool:
     return create or request.caller.queues is not None
 
 
-async def _documents(request: AnyRequest) -> list[QueueDocument]:
+async def queue_view(request: AnyRequest) -> QueueView:
     """Return the queues that the caller may see, with cached counts and current settings."""
     caller, overview = request.caller, await visible_overview(request)
     found = await request.operator().queues()
-    settings = [one for one in found if caller.queues is None or one.name in caller.queues]
-    return queue_documents(
-        overview, settings, with_workers=not caller.is_bound, with_settings=caller.tenant is None
+    return QueueView(
+        overview=overview,
+        settings={one.name: one for one in found if caller.queues is None or one.name in caller.queues},
+        with_workers=not caller.is_bound,
+        with_settings=caller.tenant is None,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...._documents.fields import build_document
-from ...._documents.queues import RetentionDocument
+from ...._documents.queues import MAX_QUEUES, RetentionDocument
 from ...._documents.workers import WorkerDocument
 from ...._http.resources.health import get_check
 from ...._http.resources.queues import list_queues
@@ -29,7 +29,10 @@ _ORDER = (Severity.ERROR, Severity.WARNING, Severity.OK)
 async def show_health(view: View) -> Mapping[str, Any]:
     """Show the newest check, which is at most a minute old."""
     check, workers, queues, types = await asyncio.gather(
-        view.call(get_check), view.call(list_workers), view.call(list_queues), view.call(list_types)
+        view.call(get_check),
+        view.call(list_workers),
+        view.call(list_queues, query={"limit": MAX_QUEUES}),
+        view.call(list_types),
     )
     kept = [(f"queue {one.queue}", one.settings.retention) for one in queues.items if one.settings]
     kept += [(f"type {one.name}", one.retention) for one in types.items]

@@ -21,6 +21,7 @@ from .auth import Authenticator
 from .bounds.leases import KeyLeases
 from .bounds.quotas import QuotaStore
 from .bounds.rate_limit import Buckets, RateLimiter
+from .bounds.tenant_queues import TenantQueues
 from .page import PageReader
 from .refusals import Refusals
 from .web.load import Load, LoadLimits
@@ -65,6 +66,7 @@ class Service:
         self.authenticator = authenticator
         self.operations = operations  # for the OpenAPI document
         self.load = Load(limits)
+        self.tenant_queues = TenantQueues(app.store, self.load.limits.queues_per_tenant)
         self.pages = PageReader()
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         read = partial(read_tenants, app.store)

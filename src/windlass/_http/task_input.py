@@ -273,6 +273,7 @@ async def store_tasks(
     request: AnyRequest, batch: Sequence[NewTask], key: str | None = None
 ) -> tuple[list[EnqueuedTask], dict[str, str]]:
     """Do the same for tasks that the caller's rates have been charged for."""
+    await request.service.tenant_queues.admit(request.caller, batch)
     if key is not None:
         batch = _with_key(request, batch, key)
     try:

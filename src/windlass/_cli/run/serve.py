@@ -66,6 +66,14 @@ http_options = stacked(
         metavar="N",
         help="At most N streams and long polls with one API key  [default: a quarter of the connections]",
     ),
+    click.option(
+        "--max-queues-per-tenant",
+        type=click.IntRange(1, 1_000_000),
+        default=10_000,
+        show_default=True,
+        metavar="N",
+        help="Keys bound to a tenant enqueue into at most N queues of it",
+    ),
 )
 """The options of a command that listens for HTTP. Those named --max-… are passed on to the server."""
 

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from ...app import App
 from ...errors import InvalidOption, Refused
 from ..app import URGENT_PATHS, Api
-from ..web.load import load_limits
+from ..web.load import LoadLimits, load_limits
 from .acceptor import Acceptor
 from .connections import ConnectionLimits, Connections, affordable
 from .protocol import GuardedProtocol
@@ -78,6 +78,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     max_connections: int = ConnectionLimits().total
     max_connections_per_address: int | None = None
     max_streams_per_key: int | None = None
+    max_queues_per_tenant: int = LoadLimits().queues_per_tenant
 
 
 DEFAULT_LIMITS = ServerLimits()
@@ -103,7 +104,7 @@ class Server:
             total=limits.max_connections, per_address=limits.max_connections_per_address
         )
         among = Connections(affordable(wanted), map(str.encode, URGENT_PATHS))
-        load = load_limits(among.limits.total, limits.max_streams_per_key)
+        load = load_limits(among.limits.total, limits.max_streams_per_key, limits.max_queues_per_tenant)
         served = Api(app, limits=load, **options)
         self._app = app
         self._keeper = keeper

@@ -20,14 +20,22 @@ SMALL_BODY = 64 << 10
 
 
 class LoadLimits(Struct, frozen=True, kw_only=True):
-    """How many requests and streams (long polls included) may be in progress: for one key, and in all."""
+    """How many requests and streams (long polls included) may be in progress: for one key, and in all.
+
+    `queues_per_tenant`: queues into which keys that are bound to a tenant may enqueue its tasks.
+    """
 
     requests_per_key: int = 500
     streams_per_key: int = 250
     streams: int = 750
+    queues_per_tenant: int = 10_000
 
 
-def load_limits(connections: int, streams_per_key: int | None = None) -> LoadLimits:
+def load_limits(
+    connections: int,
+    streams_per_key: int | None = None,
+    queues_per_tenant: int = LoadLimits().queues_per_tenant,
+) -> LoadLimits:
     """Return the limits of a server with this many connections: a key may use half of them for requests.
 
     Streams may use three quarters of them, those of one key a quarter unless given.
@@ -36,6 +44,7 @@ def load_limits(connections: int, streams_per_key: int | None = None) -> LoadLim
         requests_per_key=max(connections // 2, 1),
         streams_per_key=max(connections // 4, 1) if streams_per_key is None else streams_per_key,
         streams=max(connections * 3 // 4, 1),
+        queues_per_tenant=queues_per_tenant,
     )
 
 

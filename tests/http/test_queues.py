@@ -452,15 +452,14 @@ async def test_queues_are_found_by_a_part_of_their_name_and_the_worst_first(seve
 async def test_the_overview_has_the_worst_of_very_many_queues_and_counts_all(
     several: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = await several.good("GET", "/overview")
     monkeypatch.setattr("windlass._documents.queues.MAX_QUEUES", 3)
     monkeypatch.setattr("windlass._http.web.off_loop.SMALL", 0)  # as with very many
 
-    some = await several.good("GET", "/overview")
+    seen = await several.good("GET", "/overview")
 
-    assert (whole["number"], len(whole["queues"])) == (some["number"], 5) == (5, 5)
-    assert whole["counts"] == some["counts"] == {**EMPTY, "ready": sum(QUEUES.values())}
-    names = [one["queue"] for one in some["queues"]]
+    assert (seen["number"], seen["exact"]) == (5, True)
+    assert seen["counts"] == {**EMPTY, "ready": sum(QUEUES.values())}
+    names = [one["queue"] for one in seen["queues"]]
     assert (len(names), names) == (3, sorted(names))
     assert "a" not in names
 

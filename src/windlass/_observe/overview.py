@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from time import monotonic
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -119,6 +120,11 @@ class Overview(Struct, frozen=True, kw_only=True, dict=True):
     def stuck(self) -> dict[str, int]:
         """Number of handlers of each type that run on after their timeout, replaced ones included."""
         return Counter(one.type for session in self.workers for one in session.worker.stuck)
+
+    @cached_property
+    def documents(self) -> dict[object, Any]:
+        """Keeps what was made of this overview, for all that ask for the same."""
+        return {}
 
     @cached_property
     def by_queue(self) -> Mapping[str, Sequence[Depth]]:

@@ -1,6 +1,6 @@
 """Live views: the overview, and server-sent events."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -117,12 +117,21 @@ async def visible_overview(request: AnyRequest) -> Overview:
     return overview
 
 
-def _document(request: AnyRequest, overview: Overview) -> Coroutine[Any, Any, OverviewDocument]:
+async def _document(request: AnyRequest, overview: Overview) -> OverviewDocument:
+    """Return the document of an overview, which callers of the same kind share."""
     caller = request.caller
-    view = QueueView(
-        overview=overview,
-        settings={one.name: one for one in overview.settings},
-        with_workers=not caller.is_bound,
-        with_settings=caller.tenant is None,
-    )
-    return off_loop(QUEUE_BYTES * len(overview.depths), view.overview_document)
+    kind = not caller.is_bound, caller.tenant is None
+    if kind not in overview.documents:
+        await off_loop(QUEUE_BYTES * len(overview.depths), _make_document, overview, *kind)
+    document: OverviewDocument = overview.documents[kind]
+    return document
+
+
+def _make_document(overview: Overview, with_workers: bool, with_settings: bool) -> None:  # noqa: FBT001  passed on
+    kind = with_workers, with_settings
+    if kind not in overview.documents:  # meanwhile, for another request
+        settings = {one.name: one for one in overview.settings}
+        view = QueueView(
+            overview=overview, settings=settings, with_workers=with_workers, with_settings=with_settings
+        )
+        overview.documents[kind] = view.overview_document()

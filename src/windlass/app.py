@@ -182,20 +182,19 @@ class App(AppDeclarations):
             def welcome(user_id: int) -> None: ...
 
         `name`: the type's name [default: module.function]. `aliases`: its former names. `queue`: where its
-        tasks go. `priority`: -100 to 100, or "high", "medium", "low". `timeout`: of an attempt, in seconds, a
-        timedelta or text such as "5m" [default: none]. `expires`: a task that has not started this long after
-        it was due never does [default: never]. `backoff`: the delay between attempts [default: the app's].
-        `max_attempts`: 1 to 10,000 [default: the backoff's]. `fatal`: exceptions after which the task is dead
-        at once. `unique`: refuse a task (DuplicateTask) while one with the same payload and priority, or the
-        same values of the parameters that it names, has not ended. `unique_for`: and for this time after the
-        first was enqueued. `secret`: payload fields that are never shown. `process`: run in a child process.
-        `on_stuck`: "replace" takes the slot from a `def` handler that overruns its timeout. `schedule`: a
-        cron expression or an interval; each tick enqueues a task without arguments. `example`: a payload, for
-        the OpenAPI document. Raises InvalidOption, also if the name is taken.
+        tasks go. `priority`: -100 to 100, or "high", "medium", "low". `timeout`: of an attempt, in seconds or
+        like "5m" [default: none]. `expires`: a task that has not started this long after it was due never
+        does [default: never]. `backoff`: the delay between attempts [default: the app's]. `max_attempts`: 1
+        to 10,000 [default: the backoff's]. `fatal`: exceptions after which the task is dead at once.
+        `unique`: refuse a task (DuplicateTask) while one with the same payload and priority, or the same
+        values of the parameters that it names, has not ended. `unique_for`: and for this time after its
+        enqueue. `secret`: payload fields never to show. `process`: run in a child process. `on_stuck`:
+        "replace" takes the slot from a `def` handler that overruns its timeout. `schedule`: cron or an
+        interval; each tick enqueues a task without arguments. `example`: a payload, for the OpenAPI document.
+        Raises InvalidOption.
         """
         check_keywords(self.task, unknown)
-        delay = self.backoff if backoff is None else backoff
-        is_unique, period = declared_unique(unique, unique_for)
+        delay, (is_unique, period) = backoff or self.backoff, declared_unique(unique, unique_for)
         defaults = Defaults(
             queue=checked_name(queue, "queue"),
             priority=parse_priority(priority),
@@ -206,13 +205,12 @@ class App(AppDeclarations):
             unique_for=period,
             secret=self._secret,
         )
-        former, own = checked_names(aliases, "aliases"), checked_names(secret, "secret")
-        spec = partial(HandlerSpec, name=name, aliases=former, secret=own, defaults=defaults, example=example)
+        old, own = checked_names(aliases, "aliases"), checked_names(secret, "secret")
+        spec = partial(HandlerSpec, name=name, defaults=defaults, example=example, fatal=fatal)
 
         def declare(handler: Callable[..., Any]) -> TaskType[Any, Any, Any]:
-            return self._declare(
-                spec(handler, backoff=delay, fatal=fatal, process=process, on_stuck=on_stuck), schedule
-            )
+            made = spec(handler, aliases=old, secret=own, backoff=delay, process=process, on_stuck=on_stuck)
+            return self._declare(made, schedule)
 
         return declare if function is None else declare(function)
 

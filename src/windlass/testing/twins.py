@@ -25,11 +25,13 @@ from .conformance.random_steps import (
     EVERY,
     LEASE,
     RandomSteps,
+    Types,
     endings,
     new_tasks,
     queue_sets,
     retentions,
     sessions,
+    type_sets,
 )
 from .conformance.steps import OPERATOR, complete
 
@@ -275,8 +277,10 @@ class Twins(RandomSteps):
     @rule(
         target=leases,
         limit=limits,
-        tenants=st.lists(st.sampled_from(["", "t", "u"]), min_size=2, max_size=8),
-        asks=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+        owned=st.lists(
+            st.tuples(st.sampled_from(["", "t", "u"]), st.sampled_from(["x", "y"])), min_size=2, max_size=8
+        ),
+        asks=st.lists(st.tuples(st.integers(1, 5), type_sets), min_size=1, max_size=4),
         ending=endings,
         wait=st.sampled_from([0, 0.5, 3]),
         late=st.booleans(),
@@ -284,8 +288,8 @@ class Twins(RandomSteps):
     def start_under_a_limit(
         self,
         limit: dict[str, Any],
-        tenants: list[str],
-        asks: list[int],
+        owned: list[tuple[str, str]],
+        asks: list[tuple[int, Types]],
         ending: str,
         wait: float,
         *,
@@ -295,12 +299,12 @@ class Twins(RandomSteps):
         self.lanes += 1
         lane = f"lane-{self.lanes}"
         meant = Limit(name=lane, queue=lane, **limit)
-        self._enqueue(*(self._wish(queue=lane, tenant=tenant) for tenant in tenants))
+        self._enqueue(*(self._wish(queue=lane, tenant=tenant, type=of) for tenant, of in owned))
         self._open("s1")
         leases = self._claim("s1", 2, lane) if late else []
         self.pair.both(lambda store: store.put(meant, OPERATOR))
-        for ask in asks:
-            got = self._claim("s1", ask, lane)
+        for number, types in asks:
+            got = self._claim("s1", number, lane, types=types)
             leases += got
             for lease in got[:1]:
                 self._settle(lease, ending)

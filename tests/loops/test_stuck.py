@@ -1,6 +1,7 @@
 """Handlers that run on after their timeout are named with their stack, listed, and replaced if asked."""
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import AsyncIterator
@@ -22,6 +23,7 @@ from tests.loops.workers import (
 from windlass import INJECTED, App, Backoff, Context, Handle, InvalidOption, State
 from windlass._model.record import StuckHandler
 from windlass._observe.events import Event, EventName
+from windlass._observe.logs import JsonFormatter
 from windlass._worker.watch import loop_watch, stuck
 
 TIMEOUT = 0.1
@@ -124,6 +126,7 @@ async def test_a_thread_that_overruns_is_named_with_its_stack_and_listed_until_i
     assert stack.startswith("Stack (innermost call last):\n")
     assert stack.index("in report\n    fetch()") < stack.index("in fetch\n    release.wait(30)")
     assert "in _work\n" not in stack
+    assert json.loads(JsonFormatter().format(record))["stack"] == stack
     assert (record.task_id, record.task_type) == (handle.id, "shop.report")  # type: ignore[attr-defined]
     assert (one.task_id, one.type, one.attempt, one.replaced) == (handle.id, "shop.report", 1, False)
     assert one.overrun >= 0.2
@@ -164,8 +167,9 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_named_where_it_waits
 
 
 async def test_a_coroutine_that_never_awaits_is_named_while_it_blocks_and_those_that_wait_for_it_are_not(
-    app: App, caplog: pytest.LogCaptureFixture
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(stuck, "STUCK_AFTER", 0.6)  # in which `patient` ends, once the loop goes on
     seen: list[int] = []
 
     @app.task(timeout=TIMEOUT)
@@ -174,7 +178,7 @@ async def test_a_coroutine_that_never_awaits_is_named_while_it_blocks_and_those_
 
     @app.task(timeout=TIMEOUT)
     async def resize() -> None:
-        block(1.5)
+        block(2.0)
         seen.append(len(named(caplog)))
 
     async with working(app):
@@ -186,12 +190,14 @@ async def test_a_coroutine_that_never_awaits_is_named_while_it_blocks_and_those_
     [record] = named(caplog)
     assert handle.id in record.getMessage()
     assert "in resize; it blocks the event loop: until it ends, no other async" in record.getMessage()
-    assert "in resize\n    block(1.5)" in (record.stack_info or "")
+    assert "in resize\n    block(2.0)" in (record.stack_info or "")
 
 
 async def test_handlers_that_stop_when_they_are_asked_to_are_not_named(
-    app: App, caplog: pytest.LogCaptureFixture
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(stuck, "STUCK_AFTER", 0.6)
+
     @app.task(timeout=TIMEOUT)
     async def patient() -> None:
         await pause(30)
@@ -204,7 +210,7 @@ async def test_handlers_that_stop_when_they_are_asked_to_are_not_named(
 
     @app.task
     def unlimited() -> None:
-        block(0.6)
+        block(1.2)
 
     async with working(app):
         handles = [await one.aenqueue() for one in (patient, polite)]

@@ -179,14 +179,14 @@ async def _graph(view: View, task: TaskDocument) -> Graph | None:
 async def _stuck(
     view: View, task: TaskDocument, attempts: list[AttemptDocument]
 ) -> tuple[WorkerDocument, StuckDocument] | None:
-    """Return its handler that runs on after its timeout, and the worker; None if no live worker lists one."""
+    """Return its last handler that runs on after its timeout, and the worker; None if none is listed."""
     has_overrun = any(one.outcome == "timedout" for one in attempts)
     may_be = task.timeout is not None and (task.state is State.RUNNING or has_overrun)
     if not may_be or not view.may_call(list_workers):
         return None
     workers = (await view.call(list_workers)).items
     found = ((one, stuck) for one in workers if one.alive for stuck in one.stuck if stuck.task_id == task.id)
-    return next(found, None)
+    return max(found, key=lambda pair: pair[1].attempt, default=None)
 
 
 def _waited(task: TaskDocument) -> float | None:

@@ -17,6 +17,7 @@ from windlass._dashboard.view import DashboardSettings
 from windlass._dashboard.viewers import LOGIN
 from windlass._model.filter import Page
 from windlass._model.key import Login
+from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit
 from windlass._policy import api_key
 from windlass._stores.memory import MemoryStore
@@ -144,6 +145,7 @@ async def _is_new(person: Person, key: NewKey) -> bool:
 
 
 async def test_a_form_belongs_to_a_login(person: Person, key: NewKey, store: MemoryStore) -> None:
+    await store.put(QueueSettings(name="mail"))
     other = person.with_cookies()
     for one in (person, other):
         await one.sign_in(key.text)

@@ -415,7 +415,7 @@ async def several(api_of: Api) -> Api:
     """The API of a store with some queues that have tasks, and one that has settings only."""
     tasks = [{"type": "t", "queue": queue} for queue, number in QUEUES.items() for _ in range(number)]
     await api_of.good("POST", "/tasks/batch", {"tasks": tasks})
-    await api_of.good("PATCH", at("a"), {"paused": True})
+    await api_of.good("PATCH", at("a", "?create=true"), {"paused": True})
     return api_of
 
 

@@ -25,12 +25,13 @@ from benchmarks.parts import (
     queues,
     rates,
     stripes,
+    waits,
 )
 from benchmarks.parts.jetstream import failover as jetstream_failover
 from benchmarks.parts.jetstream import recovery as jetstream_recovery
 from benchmarks.parts.jetstream import speed as jetstream_speed
 from benchmarks.parts.jetstream import stores as jetstream_stores
-from benchmarks.parts.plan import Plan, QueueSizes, quick
+from benchmarks.parts.plan import Plan, WaitSizes, quick
 from benchmarks.parts.redis import fairness as redis_fairness
 from benchmarks.parts.redis import growth as redis_growth
 from benchmarks.parts.redis import memory as redis_memory
@@ -67,6 +68,7 @@ PARTS = SQLITE | {
     "beside": beside.measure,
     "crowd": crowd.measure,
     "queues": queues.measure,
+    "waiting": waits.measure,
     "http": http.measure,
     "dashboard": dashboard.measure,
     "handlers": handlers.measure,
@@ -108,8 +110,9 @@ def _plan(folder: Path, asked: argparse.Namespace) -> Plan:
         queues=replace(
             plan.queues,
             number=asked.queues or plan.queues.number,
-            stores=tuple(asked.on) or plan.queues.stores,
+            stores=tuple(one for one in asked.on if one in plan.queues.stores) or plan.queues.stores,
         ),
+        waits=replace(plan.waits, stores=tuple(asked.on) or plan.waits.stores),
         version=asked.version,
         without=tuple(asked.without),
     )
@@ -155,8 +158,8 @@ def _asked() -> argparse.Namespace:
         "--on",
         action="append",
         default=[],
-        choices=QueueSizes().stores,
-        help="a store of the part queues (repeatable)  [default: each of these]",
+        choices=WaitSizes().stores,
+        help="a store of the parts queues and waiting (repeatable)  [default: each of these]",
     )
     parser.add_argument("--growth", action="store_true", help="add the growth runs on Postgres (long)")
     parser.add_argument(

@@ -58,6 +58,16 @@ class QueueSizes:
 
 
 @dataclass(frozen=True)
+class WaitSizes:
+    """How many calls wait for results, and for how long to look at them."""
+
+    stores: tuple[str, ...] = ("memory", "sqlite", "postgres", "redis", "nats", "HTTP", "GET ?wait")
+    numbers: tuple[int, ...] = (1, 100, 1_000)
+    idle: float = 5.0  # seconds during which no task ends
+    over: float = 4.0  # seconds in which all tasks end, one after another
+
+
+@dataclass(frozen=True)
 class Plan:
     """The parameters of every part. `rounds` is how often each variant of a part is run, in turn."""
 
@@ -77,6 +87,7 @@ class Plan:
     on_postgres: Sizes = field(default_factory=Sizes)
     crowd: CrowdSizes = field(default_factory=CrowdSizes)
     queues: QueueSizes = field(default_factory=QueueSizes)
+    waits: WaitSizes = field(default_factory=WaitSizes)
     version: int | None = None  # major version of Postgres; None: the newest available
     without: tuple[str, ...] = ()  # peers on Postgres to leave out
 
@@ -115,6 +126,7 @@ def quick(folder: Path) -> Plan:
             beats_at_once=10,
         ),
         queues=QueueSizes(number=100, woken=3, gap=0.05, limit=10.0),
+        waits=WaitSizes(numbers=(20,), idle=0.5, over=0.5),
     )
 
 

@@ -50,7 +50,7 @@ def measure(plan: Plan) -> Findings:
     values: dict[tuple[str, str, str], list[float]] = {}
     findings = Findings()
     with ExitStack() as stack:
-        stores = {name: _STORES[name](plan, stack, findings) for name in plan.queues.stores}
+        stores = {name: STORES[name](plan, stack, findings) for name in plan.queues.stores}
         for turn in range(plan.rounds):
             for name, new_store in stores.items():
                 for what, unit, value in _measured(plan, new_store):
@@ -161,7 +161,7 @@ def _on_nats(plan: Plan, stack: ExitStack, findings: Findings) -> NewStore:
     return new_store
 
 
-_STORES: dict[str, Callable[[Plan, ExitStack, Findings], NewStore]] = {
+STORES: dict[str, Callable[[Plan, ExitStack, Findings], NewStore]] = {
     "sqlite": _on_sqlite,
     "postgres": _on_postgres,
     REDIS: _on_redis,

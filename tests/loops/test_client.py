@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +25,11 @@ from windlass import (
     StoreError,
     TaskCancelled,
     TaskDead,
+    chain,
 )
+from windlass._model.task import Enqueued, NewTask
+from windlass._store.forward import ForwardingStore
+from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault
 
 
@@ -50,6 +55,28 @@ async def test_an_enqueue_whose_reply_was_lost_is_repeated_and_makes_one_task(
 
     assert handle.created
     assert [task.id for task in await tasks(app)] == [handle.id]
+
+
+class _Repeating(ForwardingStore):
+    """A store that repeats each enqueue itself, as a JetStream store does whose owner was lost meanwhile."""
+
+    async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
+        await self.inner.enqueue(batch)
+        return await self.inner.enqueue(batch)
+
+
+async def test_a_chain_that_the_store_enqueued_again_itself_is_new() -> None:
+    app = App("memory://")
+    app.use_store(_Repeating(MemoryStore()))
+
+    @app.task
+    async def note(n: int) -> int:
+        return n
+
+    handle = await app.client.enqueue(chain(note.step(1), note.step(2)))
+
+    assert handle.created
+    assert len(handle.following) == 1
 
 
 async def test_an_enqueue_that_fails_twice_is_told() -> None:

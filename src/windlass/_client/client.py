@@ -362,12 +362,15 @@ class Client:
         """Enqueue, with one repeat if the store does not respond: the ids are ours, so that is harmless."""
         await self._store.open()
         try:
-            return await self._store.enqueue(batch)
+            enqueued = await self._store.enqueue(batch)
         except StoreUnavailable:
-            repeated = await self._store.enqueue(batch)
-            # A task that exists under our own fresh id was created by the call whose reply was lost.
-            ours = {task.id for task in batch}
-            return [Enqueued(id=one.id, created=one.created or one.id in ours) for one in repeated]
+            enqueued = await self._store.enqueue(batch)
+        if all(one.created for one in enqueued):
+            return enqueued
+        # A task that exists under our own fresh id was created by a call whose reply was lost. Stores repeat
+        # calls themselves, too, as while a JetStream store gets another owner.
+        ours = {task.id for task in batch}
+        return [Enqueued(id=one.id, created=one.created or one.id in ours) for one in enqueued]
 
 
 def _described(task: Task) -> str:

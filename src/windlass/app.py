@@ -181,20 +181,20 @@ class App(AppDeclarations):
             @app.task(queue="mail", timeout=30)
             def welcome(user_id: int) -> None: ...
 
-        `name`: the type's name [default: module.function]. `aliases`: its former names. `queue`: where its
-        tasks go. `priority`: -100 to 100, or "high", "medium", "low". `timeout`: of an attempt, in seconds or
-        like "5m" [default: none]. `expires`: a task that has not started this long after it was due never
-        does [default: never]. `backoff`: the delay between attempts [default: the app's]. `max_attempts`: 1
-        to 10,000 [default: the backoff's]. `fatal`: exceptions after which the task is dead at once.
-        `unique`: refuse a task (DuplicateTask) while one with the same payload and priority, or the same
-        values of the parameters that it names, has not ended. `unique_for`: and for this time after its
-        enqueue. `secret`: payload fields never to show. `process`: run in a child process. `on_stuck`:
-        "replace" takes the slot from a `def` handler that overruns its timeout. `schedule`: cron or an
-        interval; each tick enqueues a task without arguments. `example`: a payload, for the OpenAPI document.
-        Raises InvalidOption.
+        `name`: the type's name [default: module.function]. `aliases`: its former names. `queue`: of its
+        tasks. `priority`: -100 to 100, or "high", "medium", "low". `timeout`: of an attempt, like 30 or "5m"
+        [default: none]. `expires`: a task that has not started this long after it was due never does
+        [default: never]. `backoff`: the delay between attempts [default: the app's]. `max_attempts`: 1 to
+        10,000 [default: the backoff's]. `fatal`: exceptions after which the task is dead at once. `unique`:
+        refuse a task (DuplicateTask) while one with the same payload and priority, or the same values of the
+        parameters that it names, has not ended. `unique_for`: and for this time after its enqueue. `secret`:
+        payload fields that are never shown. `process`: run in a child process. `on_stuck`: "replace" takes
+        the slot from a `def` handler that overruns its timeout. `schedule`: cron or an interval; a tick
+        enqueues a task without arguments. `example`: a payload, for OpenAPI. Raises InvalidOption.
         """
         check_keywords(self.task, unknown)
-        delay, (is_unique, period) = backoff or self.backoff, declared_unique(unique, unique_for)
+        delay = self.backoff if backoff is None else backoff
+        is_unique, period = declared_unique(unique, unique_for)
         defaults = Defaults(
             queue=checked_name(queue, "queue"),
             priority=parse_priority(priority),

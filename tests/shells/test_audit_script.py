@@ -1,28 +1,19 @@
 """`make audit`: what it makes of advisories and licences. The tools that it calls are stubs here."""
 
-import importlib.util
 import json
-import sys
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts/audit"
+from tests.shells.scripts import imported
 
 
 @pytest.fixture
 def audit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_loader("audit", SourceFileLoader("audit", str(SCRIPT)))
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    assert spec.loader is not None
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    spec.loader.exec_module(module)
+    module = imported("audit", monkeypatch)
     for name, folder in (("TOOLS", "tools"), ("BUILD", "build")):
         monkeypatch.setattr(module, name, tmp_path / folder)
         (tmp_path / folder / "bin").mkdir(parents=True)

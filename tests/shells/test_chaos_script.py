@@ -1,25 +1,16 @@
 """`make chaos`: which campaigns it counts as passed."""
 
-import importlib.util
-import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts/chaos"
+from tests.shells.scripts import imported
 
 
 @pytest.fixture
 def chaos(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_loader("chaos", SourceFileLoader("chaos", str(SCRIPT)))
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    assert spec.loader is not None
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    spec.loader.exec_module(module)
+    module = imported("chaos", monkeypatch)
     monkeypatch.setattr(module, "LOGS", tmp_path)
     return module
 

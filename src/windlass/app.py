@@ -36,10 +36,10 @@ from ._policy.backoff import Backoff, Delay, checked_attempts
 from ._policy.input.fingerprint import declared_unique
 from ._policy.input.new_task import checked_expiry, checked_timeout
 from ._policy.input.options import checked_name, checked_names, checked_sequence
-from ._policy.input.patterns import checked_patterns, patterns_of
 from ._policy.input.quote import quoted
 from ._policy.order.priority import parse_priority
 from ._policy.other_queues import check_keywords
+from ._policy.secrets.patterns import checked_patterns, patterns_of
 from ._store.outage import Outage
 from ._store.protocol import Store
 from ._stores import migration_sql, open_owner, open_store, owned_urls, shards_of, store_name

@@ -19,10 +19,10 @@ from msgspec.structs import fields
 from ._encryption.keys import Keyring
 from ._policy.addresses import Network, parse_networks
 from ._policy.input.options import checked_name, parse_duration
-from ._policy.input.patterns import checked_patterns
 from ._policy.input.quote import quoted, suggestion
 from ._policy.input.trace import RELATIONS
 from ._policy.quota import parse_size
+from ._policy.secrets.patterns import checked_patterns
 from .alerts import Secret, checked_secret
 from .errors import InvalidOption
 

@@ -15,7 +15,7 @@ from windlass import App, Filter, Page, Refused, State, chain
 from windlass._client.keys import Keys
 from windlass._encryption.keys import Keyring
 from windlass._model.key import Scope
-from windlass._policy.input.encrypted import MARKER
+from windlass._policy.secrets.encrypted import MARKER
 from windlass._stores.http import HttpStore
 from windlass._stores.memory import MemoryStore
 

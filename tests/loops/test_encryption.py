@@ -33,7 +33,7 @@ from windlass._model.options import DeclaredType
 from windlass._model.record import Audit, Declaration
 from windlass._model.schedule import Schedule
 from windlass._model.verdict import Complete, Settlement
-from windlass._policy.input.encrypted import MARKER
+from windlass._policy.secrets.encrypted import MARKER
 from windlass._store.protocol import Store, all_records
 from windlass._stores.memory import MemoryStore
 from windlass.errors import DuplicateTask, IdempotencyConflict

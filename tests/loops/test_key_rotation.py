@@ -12,7 +12,7 @@ from windlass._client.encryption import Rotation
 from windlass._encryption.keys import Keyring
 from windlass._model.record import Audit
 from windlass._model.schedule import Schedule
-from windlass._policy.input.encrypted import MARKER, key_ids
+from windlass._policy.secrets.encrypted import MARKER, key_ids
 from windlass._store.protocol import Severity, Store, all_records
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, scripted

@@ -10,8 +10,8 @@ from tests.examples import examples
 from windlass._encryption.documents import Documents, Place, values_of
 from windlass._encryption.keys import Keyring
 from windlass._policy.input.chain import Step, decode_steps, encode_steps
-from windlass._policy.input.encrypted import MARKER
 from windlass._policy.input.payload import encode_payload
+from windlass._policy.secrets.encrypted import MARKER
 
 RING = Keyring([("k1", b"1" * 32)])
 DOCUMENTS = Documents(RING)

@@ -13,7 +13,7 @@ from .._model.filter import By, Filter
 from .._model.state import State
 from .._model.task import Task
 from .._policy.input.quote import counted
-from .._policy.task_secrets import masked_task
+from .._policy.secrets.shown import masked_task
 from ..config import user_name
 from ..errors import NotFound, Refused
 from .command import Cli, interruptible, on_store

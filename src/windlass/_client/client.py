@@ -15,10 +15,10 @@ from .._model.state import ENDED, State
 from .._model.task import CANCELLED, Documented, Enqueued, NewTask, Predecessor, Progress, Task, TaskId
 from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps
-from .._policy.input.encrypted import HINT, MARKER, key_ids, refuse_marked
 from .._policy.input.new_task import check_first_options
 from .._policy.input.options import parse_duration
 from .._policy.input.payload import decode
+from .._policy.secrets.encrypted import HINT, MARKER, key_ids, refuse_marked
 from .._store.protocol import Capability, Join, Store, require
 from ..errors import (
     InvalidOption,

@@ -10,9 +10,9 @@ from .._encryption.encrypted_store import encrypted_store, key_ids_of
 from .._model.filter import By, Filter, Page
 from .._model.limit import Limit
 from .._model.options import DeclaredType
-from .._policy.input.encrypted import key_ids
 from .._policy.input.quote import counted
 from .._policy.order.limit_options import check_encrypted_field
+from .._policy.secrets.encrypted import key_ids
 from .._store.protocol import Finding, Severity, Store
 from ..errors import InvalidOption
 from .records import list_records

@@ -9,9 +9,9 @@ from .._model.filter import By
 from .._model.limit import Limit, Usage
 from .._model.record import Declaration
 from .._policy.input.quote import quoted, suggestion
-from .._policy.input.redact import is_secret_field
 from .._policy.order.limit_options import LimitChanges, check_field, set_limit
-from .._policy.task_secrets import masked_usage
+from .._policy.secrets.fields import is_secret_field
+from .._policy.secrets.shown import masked_usage
 from .._store.protocol import Store
 from ..errors import NotFound
 from .declarations import check_limit

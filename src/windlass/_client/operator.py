@@ -29,11 +29,11 @@ from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
 from .._observe.history_reader import HistoryReader
 from .._policy.history.points import History
-from .._policy.input.encrypted import refuse_marked
 from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.quote import quoted, suggestion
 from .._policy.order.queue_options import QueueChanges
-from .._policy.task_secrets import masked_attempt, task_mask
+from .._policy.secrets.encrypted import refuse_marked
+from .._policy.secrets.shown import masked_attempt, task_mask
 from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused
 from .alerts import Alerts

@@ -18,12 +18,12 @@ from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
 from .._model.task import Enqueued, Task, TaskId
 from .._policy.input.chain import Step, all_secret, decode_steps
-from .._policy.input.encrypted import refuse_marked
 from .._policy.input.new_task import later_step
 from .._policy.input.quote import quoted, suggestion
-from .._policy.input.redact import merged
 from .._policy.schedule import new_schedule, same_rule, tick_key, triggered_task
-from .._policy.task_secrets import secrets_of
+from .._policy.secrets.encrypted import refuse_marked
+from .._policy.secrets.fields import merged
+from .._policy.secrets.shown import secrets_of
 from .._policy.ticks import newest, next_tick, overdue, ticks
 from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused

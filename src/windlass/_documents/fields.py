@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct
 
 from .._model.task import MAX_DELAY, TASK_ID
-from .._policy.input.encrypted import MARKER, without_encrypted
 from .._policy.input.unreadable import readable_json
+from .._policy.secrets.encrypted import MARKER, without_encrypted
 
 D = TypeVar("D", bound=Struct)
 

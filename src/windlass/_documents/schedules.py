@@ -8,7 +8,7 @@ from .._client.schedules import PastTick, ScheduleStatus
 from .._model.schedule import Missed, Overlap
 from .._model.state import State
 from .._policy.calendar.rule_words import rule_words
-from .._policy.task_secrets import masked_schedule
+from .._policy.secrets.shown import masked_schedule
 from .fields import Id, Instant, build_document, shown_json
 
 

@@ -17,7 +17,7 @@ from .._model.task import Documented, Error, Progress, Task
 from .._policy.input.chain import Step, readable_steps, tenant_of
 from .._policy.input.payload import decode
 from .._policy.input.unreadable import is_object, shown_error
-from .._policy.task_secrets import masked_task
+from .._policy.secrets.shown import masked_task
 from .fields import Id, Instant, build_document, shown_json
 
 MaySee: TypeAlias = Callable[[str, str], bool]

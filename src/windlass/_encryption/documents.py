@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from .._model.filter import TaskDocuments
 from .._policy.input.chain import Step, all_secret, decode_steps, encode_steps, tenant_of
-from .._policy.input.encrypted import MARKER, PREFIX
-from .._policy.input.redact import WHOLE, is_pattern, secret_paths, secret_values
+from .._policy.secrets.encrypted import MARKER, PREFIX
+from .._policy.secrets.fields import WHOLE
+from .._policy.secrets.values import is_pattern, secret_paths, secret_values
 from ..errors import InvalidOption
 from .keys import VERSION, Keyring, Undecryptable
 

@@ -29,9 +29,9 @@ from .._model.state import State
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.transition import Applied
 from .._model.verdict import Bury, Complete, Settled, Settlement
-from .._policy.input.encrypted import MARKER, key_ids
-from .._policy.input.redact import merged
 from .._policy.schedule import schedule_fingerprint
+from .._policy.secrets.encrypted import MARKER, key_ids
+from .._policy.secrets.fields import merged
 from .._store.forward import ForwardingStore
 from .._store.protocol import Join, Store, all_records
 from ..errors import Conflict, Refused, StoreError

@@ -13,9 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .._policy.input.encrypted import PREFIX
 from .._policy.input.fingerprint import is_fingerprint
 from .._policy.input.quote import quoted
+from .._policy.secrets.encrypted import PREFIX
 from ..errors import InvalidOption
 
 KEY_BYTES = 32  # AES-256

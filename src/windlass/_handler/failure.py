@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from .._model.task import Error
-from .._policy.input.redact import scrub
+from .._policy.secrets.values import scrub
 
 _HERE = f"{Path(__file__).parents[1]}{os.sep}"
 

@@ -9,8 +9,8 @@ from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.state import State
 from .._model.task import Task, TaskId
 from .._policy.input.chain import awaited_ends, results_list, with_result
-from .._policy.input.redact import longest_first
-from .._policy.task_secrets import task_mask
+from .._policy.secrets.shown import task_mask
+from .._policy.secrets.values import longest_first
 from .._store.protocol import Store
 from ..errors import InvalidOption
 from ..signals import Fatal

@@ -6,9 +6,9 @@ from typing import Any, Never, NoReturn
 import msgspec
 from msgspec import Raw
 
-from .._policy.input.encrypted import refuse_marked
 from .._policy.input.payload import decode, encode
 from .._policy.input.quote import kind_of
+from .._policy.secrets.encrypted import refuse_marked
 from ..errors import InvalidPayload
 from ..signals import Fatal
 from .annotation import Encoder, checked, needs_pydantic, pydantic_codec, shown

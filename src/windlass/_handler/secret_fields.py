@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
 
-from .._policy.input.patterns import PREFIX
 from .._policy.input.quote import quoted
+from .._policy.secrets.patterns import PREFIX
 from ..errors import InvalidOption
 
 Schema: TypeAlias = Mapping[str, Any]

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from .._policy.input.payload import encode_payload
 from .._policy.input.quote import suggestion
-from .._policy.input.redact import merged
+from .._policy.secrets.fields import merged
 from ..errors import InvalidOption, InvalidPayload
 from .annotation import checked, needs_pydantic, pydantic_codec
 from .dependencies import injected, parameters_of

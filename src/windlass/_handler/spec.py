@@ -14,7 +14,7 @@ from .._policy.input.fingerprint import check_fields
 from .._policy.input.options import checked_name, parse_duration
 from .._policy.input.payload import decode
 from .._policy.input.quote import quoted
-from .._policy.input.redact import merged
+from .._policy.secrets.fields import merged
 from ..errors import InvalidOption, InvalidPayload
 from .around import GeneratorAround
 from .dependencies import Overrides, Plan, plan_of

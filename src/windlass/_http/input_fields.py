@@ -8,8 +8,8 @@ from msgspec import UNSET, Meta, Raw, Struct
 from .._model.filter import MAX_PAGE
 from .._model.task import MAX_ATTEMPTS, MAX_DELAY
 from .._policy.input.keys import MAX_KEY_BYTES
-from .._policy.input.redact import MAX_SECRET, MAX_SECRET_NAME
 from .._policy.order.priority import MAX_PRIORITY
+from .._policy.secrets.fields import MAX_SECRET, MAX_SECRET_NAME
 
 Name = Annotated[str, Meta(pattern=r"^\w[\w.:@/+-]*$", min_length=1, max_length=128)]
 Payload = Annotated[

@@ -28,7 +28,7 @@ from .._policy.input.foreign_task import MAX_STORED_BYTES, check_new_task, check
 from .._policy.input.options import checked_text, parse_duration
 from .._policy.input.payload import parse, parse_payload
 from .._policy.input.quote import printable, quoted
-from .._policy.task_secrets import MAX_PROGRESS
+from .._policy.secrets.shown import MAX_PROGRESS
 from .._store import messages
 from .._store.json_codec import Decoder
 from ..errors import InvalidOption

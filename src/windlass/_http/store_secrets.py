@@ -18,14 +18,14 @@ from .._model.schedule import Schedule
 from .._model.task import NewTask, TaskId
 from .._model.verdict import Bury, Complete
 from .._policy.input.quote import quoted
-from .._policy.task_secrets import (
+from .._policy.secrets.shown import (
     masked_alert,
     masked_schedule,
     masked_task,
     stays_masked,
     with_type_secrets,
 )
-from .._policy.task_secrets import with_stored_secrets as with_stored_documents
+from .._policy.secrets.shown import with_stored_secrets as with_stored_documents
 from .._store import messages
 from .._store.json_codec import encode
 from .._store.protocol import all_records

@@ -19,7 +19,7 @@ from .._model.task import Task, TaskId, is_task_id
 from .._policy.input.chain import all_ids, readable_steps
 from .._policy.input.options import checked_instant
 from .._policy.input.quote import quoted
-from .._policy.task_secrets import masked_attempt, task_mask
+from .._policy.secrets.shown import masked_attempt, task_mask
 from ..errors import NotFound
 from .auth import Caller
 from .input_fields import Limit, RevealFlag

@@ -18,11 +18,11 @@ from .._model import outcome as outcomes
 from .._model.lease import Lease
 from .._model.task import Error, Progress, Task, TaskId
 from .._model.verdict import Receipt, Settlement
-from .._policy.input.encrypted import refuse_marked
 from .._policy.input.notes import encode_notes, parse_notes
 from .._policy.input.payload import parse
-from .._policy.input.redact import Mask, mask_of
-from .._policy.task_secrets import masked_progress
+from .._policy.secrets.encrypted import refuse_marked
+from .._policy.secrets.mask import Mask, mask_of
+from .._policy.secrets.shown import masked_progress
 from .._policy.verdict import decide, unhandled_for
 from ..app import App
 from ..errors import InvalidPayload

@@ -7,8 +7,10 @@ from typing import Any
 
 from .._handler.context import running, taken_secrets
 from .._policy.input.options import checked_sequence
-from .._policy.input.patterns import checked_patterns
-from .._policy.input.redact import MASK, longest_first, mask_of, scrub, secret_values
+from .._policy.secrets.fields import MASK
+from .._policy.secrets.mask import mask_of
+from .._policy.secrets.patterns import checked_patterns
+from .._policy.secrets.values import longest_first, scrub, secret_values
 
 STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _MAX_DEPTH = 8  # of nested extra fields; what is deeper becomes text

@@ -9,7 +9,7 @@ from .._model.options import DeclaredType, Defaults
 from .._model.queue import Retention
 from ..errors import InvalidOption, Refused
 from .backoff import Backoff, Delay
-from .input.encrypted import has_secret_fields
+from .secrets.encrypted import has_secret_fields
 
 SAMPLED_ATTEMPTS = 16
 """Delays kept of a custom backoff."""

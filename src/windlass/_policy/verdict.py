@@ -21,7 +21,7 @@ from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Verdict
 from ..errors import InvalidOption
 from .backoff import Delay
 from .input.chain import successors, successors_on_failure
-from .input.encrypted import HINT, MARKER, key_ids
+from .secrets.encrypted import HINT, MARKER, key_ids
 
 UNHANDLED_FOR = timedelta(hours=24)
 UNHANDLED_DELAY = timedelta(seconds=15)

@@ -13,8 +13,8 @@ from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
 from .._policy.input.notes import encode_notes, merged_notes
-from .._policy.input.redact import Mask, mask_of
-from .._policy.task_secrets import masked_progress
+from .._policy.secrets.mask import Mask, mask_of
+from .._policy.secrets.shown import masked_progress
 
 _INTERRUPT_AGAIN_AFTER = 10.0  # seconds for a handler to clean up before it is interrupted once more
 

@@ -21,10 +21,10 @@ from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, TimedOut, name_of
 from .._model.task import Error, Task
 from .._observe.tracing import attempt_span, end_attempt
-from .._policy.input.encrypted import MARKER
 from .._policy.input.payload import decode
 from .._policy.input.quote import printable
-from .._policy.input.redact import longest_first, secret_values
+from .._policy.secrets.encrypted import MARKER
+from .._policy.secrets.values import longest_first, secret_values
 from .._policy.verdict import error_of, undecrypted
 from .._store.protocol import Store
 from ..errors import InvalidPayload, StoreUnavailable

@@ -20,7 +20,7 @@ from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Failed, Outcome
 from .._model.queue import Level, level_of
 from .._model.task import Error, Progress, Task, TaskId
-from .._policy.input.redact import merged
+from .._policy.secrets.fields import merged
 from .._timers import Timer
 from .run import Run, Stop
 

@@ -13,9 +13,11 @@ from .._handler.context import Context, taken_secrets
 from .._model.schedule import Schedule
 from .._model.task import Task
 from .._policy.input.payload import decode
-from .._policy.input.redact import MASK, longest_first, redact, scrub, secret_values
 from .._policy.input.trace import parse_trace
 from .._policy.schedule import schedule_of
+from .._policy.secrets.fields import MASK
+from .._policy.secrets.mask import redact
+from .._policy.secrets.values import longest_first, scrub, secret_values
 from ..app import App
 from ..errors import InvalidOption, StoreError
 from ..signals import Snooze

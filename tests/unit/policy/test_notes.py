@@ -3,7 +3,7 @@
 import pytest
 
 from windlass._policy.input.notes import MAX_NOTES_BYTES, encode_notes, merged_notes, parse_notes
-from windlass._policy.input.redact import Mask
+from windlass._policy.secrets.mask import Mask
 from windlass.errors import InvalidOption, InvalidPayload
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from windlass import Backoff, InvalidOption, Refused, Retention
 from windlass._model.options import DeclaredType, Defaults
 from windlass._policy.backoff import Delay
-from windlass._policy.input.patterns import checked_patterns
+from windlass._policy.secrets.patterns import checked_patterns
 from windlass._policy.task_type import changes, check_encrypted, declared_type, stored_backoff
 
 

@@ -11,10 +11,10 @@ from windlass._model.task import DAMAGED, Error
 from windlass._model.verdict import Bury
 from windlass._policy.backoff import Backoff
 from windlass._policy.input.chain import Step, encode_steps, readable_steps
-from windlass._policy.input.redact import mask_of
 from windlass._policy.input.unreadable import UNREADABLE, is_object, readable_json, shown_error
 from windlass._policy.order.limits import Subject, permits_of
-from windlass._policy.task_secrets import masked_task, with_type_secrets
+from windlass._policy.secrets.mask import mask_of
+from windlass._policy.secrets.shown import masked_task, with_type_secrets
 from windlass._policy.verdict import decide
 
 BAD = [b"boo", b"", b"\xff", b'"\xff"', b"[" * 5_000]

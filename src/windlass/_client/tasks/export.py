@@ -13,7 +13,7 @@ from ..._model.state import ENDED
 from ..._model.task import Task, TaskId, is_task_id
 from ..._policy.input.options import checked_instant
 from ..._policy.input.quote import quoted
-from ..._policy.task_secrets import masked_attempt, task_mask
+from ..._policy.secrets.shown import masked_attempt, task_mask
 from ..._store.protocol import Store
 from ...errors import InvalidOption
 from ..published_types import KnownTypes

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..._model.filter import Count, Dimension, Failure, Filter, Page, Slice
 from ..._model.state import State
 from ..._model.task import Task
-from ..._policy.task_secrets import masked_task
+from ..._policy.secrets.shown import masked_task
 
 MAX_FAILURES = 50
 _AT_ONCE = 4  # failures whose tasks are read at a time, so that others get connections too

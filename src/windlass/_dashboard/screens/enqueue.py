@@ -10,7 +10,7 @@ from ..._http.resources.tasks import get_task
 from ..._http.web.problems import Problem
 from ..._model.key import Scope
 from ..._policy.input.options import parse_duration
-from ..._policy.input.redact import MASK
+from ..._policy.secrets.fields import MASK
 from ..page import Done, Pages
 from ..view import View
 from .task import pretty, read_payload

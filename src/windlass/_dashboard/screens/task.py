@@ -20,7 +20,7 @@ from ..._http.web.body import decode_json
 from ..._http.web.problems import Problem
 from ..._model.key import Scope
 from ..._model.state import ENDED, REPLAYABLE, State
-from ..._policy.input.redact import MASK
+from ..._policy.secrets.fields import MASK
 from ...errors import NotFound
 from ..page import Done, Pages
 from ..tasks.chain_graph import Graph

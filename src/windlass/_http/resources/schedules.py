@@ -19,7 +19,7 @@ from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER, triggered_task
-from ..._policy.task_secrets import masked_schedule
+from ..._policy.secrets.shown import masked_schedule
 from ..bounds.rate_limit import limits_work
 from ..input_fields import Attempts, Expires, Name, Payload, Priority, SecretFields, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations

@@ -21,9 +21,9 @@ from ..._model.outcome import Failed, Locked, name_of
 from ..._model.record import Session, Worker
 from ..._model.task import DEFAULT_QUEUE, Task
 from ..._model.verdict import Receipt, Settlement
-from ..._policy.input.encrypted import MARKER
-from ..._policy.input.redact import Mask
 from ..._policy.input.unreadable import is_object
+from ..._policy.secrets.encrypted import MARKER
+from ..._policy.secrets.mask import Mask
 from ..._policy.verdict import decide, undecrypted
 from ...errors import InvalidOption, SessionLost
 from ...signals import Fatal

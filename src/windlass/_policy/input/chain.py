@@ -17,9 +17,11 @@ from msgspec.structs import replace
 from ..._model.options import Unique
 from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Error, NewTask, Task, TaskId
 from ...errors import InvalidOption
+from ..secrets.fields import inherited, merged
+from ..secrets.mask import mask_of
+from ..secrets.values import secret_paths
 from .fingerprint import fingerprint
 from .quote import kind_of
-from .redact import inherited, mask_of, merged, secret_paths
 
 MAX_LEVELS = 200
 MAX_STEPS = 1_000

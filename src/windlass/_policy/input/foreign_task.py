@@ -9,15 +9,15 @@ from datetime import timedelta
 from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId, is_task_id
 from ...errors import InvalidOption
 from ..order.priority import parse_priority
+from ..secrets.fields import MAX_SECRET_NAME
+from ..secrets.patterns import PREFIX, compiled
 from . import keys
 from .chain import Step, check_number, check_size, decode_steps
 from .fingerprint import MAX_FIELDS_BYTES, checked_unique, is_fingerprint
 from .new_task import checked_expiry, checked_timeout
 from .options import checked_name, checked_number, checked_text, parse_duration
-from .patterns import PREFIX, compiled
 from .payload import MAX_BYTES, parse_payload
 from .quote import quoted
-from .redact import MAX_SECRET_NAME
 from .trace import checked_trace
 
 MAX_STORED_BYTES = 3 * MAX_BYTES

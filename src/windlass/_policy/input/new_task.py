@@ -12,12 +12,12 @@ from ..._model.task import MAX_ATTEMPTS, NewTask, Predecessor, Task, TaskId, is_
 from ...errors import InvalidOption
 from ..order.priority import parse_priority
 from ..other_queues import check_known
+from ..secrets.fields import MAX_SECRET, inherited, is_secret_name, merged
 from . import keys
 from .chain import Step, all_secret, awaited_by, decode_steps, encode_new_steps, failure_steps
 from .fingerprint import check_fields, field_names, fingerprint, unique_options
 from .options import checked_instant, checked_name, checked_names, checked_number, parse_duration
 from .quote import quoted
-from .redact import MAX_SECRET, inherited, is_secret_name, merged
 from .trace import checked_trace
 
 NOW = "now"

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from ...errors import InvalidOption
+from ..secrets.mask import Mask
 from .payload import decode, encode, parse_payload
-from .redact import Mask
 
 MAX_NOTES_BYTES = 4_096
 

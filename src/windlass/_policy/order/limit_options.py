@@ -12,7 +12,7 @@ from ..._model.options import DeclaredType
 from ...errors import InvalidOption
 from ..input.options import checked_name
 from ..input.quote import quoted, suggestion
-from ..input.redact import is_secret_field
+from ..secrets.fields import is_secret_field
 
 _MAX_FIELD = 128
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/([smh]))?", re.ASCII)

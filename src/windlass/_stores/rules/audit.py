@@ -22,7 +22,8 @@ from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Audit, Record, Session, ShardMap, StoredRecord
 from ..._model.schedule import Schedule
 from ..._model.task import Task
-from ..._policy.input.redact import mask_of, merged
+from ..._policy.secrets.fields import merged
+from ..._policy.secrets.mask import mask_of
 
 MAX_DETAIL = 2_000
 """Characters of a record that an entry repeats."""

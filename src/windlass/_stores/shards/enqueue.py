@@ -10,7 +10,7 @@ from ..._model.filter import MAX_PAGE, Filter, Page
 from ..._model.record import Routes
 from ..._model.state import State
 from ..._model.task import DEFAULT_QUEUE, Enqueued, NewTask, Task
-from ..._policy.input.encrypted import MARKER
+from ..._policy.secrets.encrypted import MARKER
 from ...errors import NotFound
 from ..rules.refusals import duplicate, key_taken, within_period
 from . import refusals

@@ -1,4 +1,4 @@
-"""The secrets of tasks: which fields are secret by their types, and tasks and records without them."""
+"""Tasks and records as they are shown: without their secrets, which their types tell, too."""
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
@@ -7,17 +7,19 @@ from typing import TypeAlias, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from .._model.alert import Alert
-from .._model.attempt import Attempt
-from .._model.limit import Usage
-from .._model.schedule import Schedule
-from .._model.task import Error, NewTask, Progress, Task
-from ..errors import InvalidOption
-from .alerts import webhook_origin
-from .input.chain import Step, encode_steps, readable_steps
-from .input.payload import canonical
-from .input.redact import MASK, Mask, mask_of, merged, secret_values
-from .input.unreadable import readable_json, shown_error
+from ..._model.alert import Alert
+from ..._model.attempt import Attempt
+from ..._model.limit import Usage
+from ..._model.schedule import Schedule
+from ..._model.task import Error, NewTask, Progress, Task
+from ...errors import InvalidOption
+from ..alerts import webhook_origin
+from ..input.chain import Step, encode_steps, readable_steps
+from ..input.payload import canonical
+from ..input.unreadable import readable_json, shown_error
+from .fields import MASK, merged
+from .mask import Mask, mask_of
+from .values import secret_values
 
 SecretOf: TypeAlias = Callable[[str], tuple[str, ...]]
 """Takes the name of a task type; returns its secret fields."""

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import InvalidOption
-from windlass._policy.input.patterns import (
+from windlass._policy.secrets.fields import MASK, inherited
+from windlass._policy.secrets.mask import redact
+from windlass._policy.secrets.patterns import (
     MAX_LENGTH,
     MAX_PATTERNS,
     MAX_STEPS,
@@ -17,7 +19,7 @@ from windlass._policy.input.patterns import (
     compiled_together,
     patterns_of,
 )
-from windlass._policy.input.redact import MASK, inherited, redact, scrub, secret_values
+from windlass._policy.secrets.values import scrub, secret_values
 
 CARD = r"\b\d{13,19}\b"
 NUMBER = "4111111111111111"

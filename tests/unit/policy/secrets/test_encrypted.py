@@ -8,7 +8,7 @@ from windlass._model.lease import Lease
 from windlass._model.outcome import Failed, Locked
 from windlass._model.verdict import Bury, Postpone, Reason, Settlement
 from windlass._policy.backoff import Backoff
-from windlass._policy.input.encrypted import SHOWN, key_ids, refuse_marked, without_encrypted
+from windlass._policy.secrets.encrypted import SHOWN, key_ids, refuse_marked, without_encrypted
 from windlass._policy.verdict import decide, has_encrypted, undecrypted
 from windlass.errors import InvalidPayload
 

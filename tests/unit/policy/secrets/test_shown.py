@@ -14,7 +14,7 @@ from windlass._model.limit import Usage
 from windlass._model.schedule import Schedule
 from windlass._model.task import Error, NewTask, Progress, Task
 from windlass._policy.input.chain import Step, decode_steps, encode_steps, successors
-from windlass._policy.task_secrets import (
+from windlass._policy.secrets.shown import (
     MAX_PROGRESS,
     masked_alert,
     masked_attempt,

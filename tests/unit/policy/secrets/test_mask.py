@@ -9,20 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.input.redact import (
-    MASK,
-    MAX_SCRUBBED,
-    MAX_SECRET,
-    WHOLE,
-    Mask,
-    inherited,
-    mask_of,
-    redact,
-    scrub,
-    scrub_json,
-    secret_paths,
-    secret_values,
-)
+from windlass._policy.secrets.fields import MASK, MAX_SECRET, WHOLE, inherited
+from windlass._policy.secrets.mask import Mask, mask_of, redact
+from windlass._policy.secrets.values import MAX_SCRUBBED, scrub, scrub_json, secret_paths, secret_values
 
 payloads = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_characters="\0")),

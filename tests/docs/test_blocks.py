@@ -14,7 +14,7 @@ import yaml
 from tests.docs.blocks import DOCS, ROOT, Block, blocks_of
 from windlass._cli.root import root
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
 RUN = {"python", "bash", "text"}  # by test_pages
 DATA = {"diff", "dockerfile", "http", "ini", "json", "log", "mermaid", "nginx", "procfile", "toml", "yaml"}
 READERS = {"json": json.loads, "toml": tomllib.loads, "yaml": lambda text: [*yaml.safe_load_all(text)]}

@@ -4,13 +4,13 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from windlass._model.filter import Filter, Page
+from windlass._model.filter import Dimension, Filter, Page
 from windlass._store.protocol import Finding, Severity
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite.connection.open import has_wal_fix
@@ -129,6 +129,37 @@ async def test_a_deleted_file_is_missed_at_the_next_write(store: SQLiteStore, pa
     with pytest.raises(StoreError, match="moved or deleted"):
         await store.enqueue([a_task()])
     assert not path.exists()
+
+
+async def _read(store: SQLiteStore) -> object:
+    return await store.find(Filter(), Page())
+
+
+async def _count(store: SQLiteStore) -> object:
+    return await store.count(Filter(), (Dimension.STATE,))
+
+
+async def _own_transaction(store: SQLiteStore) -> object:
+    async with store.transaction() as connection:
+        return connection
+
+
+async def _check(store: SQLiteStore) -> object:
+    return await store.check()
+
+
+@pytest.mark.parametrize("use", [_read, _count, _own_transaction, _check])
+async def test_a_deleted_file_is_not_made_anew_by_a_further_connection(
+    store: SQLiteStore, path: Path, use: Callable[[SQLiteStore], Awaitable[object]]
+) -> None:
+    path.rename(path.with_name("away.db"))
+
+    with pytest.raises(StoreError, match="moved or deleted"):
+        await use(store)
+    assert not path.exists()
+
+    path.with_name("away.db").rename(path)
+    await use(store)
 
 
 async def test_a_file_put_back_goes_on(store: SQLiteStore, path: Path) -> None:

@@ -18,7 +18,7 @@ from ..forks import never_free
 from .connection.commits import GAP_SHARE, MAX_GAP_SECONDS
 from .connection.errors import translated_errors
 from .connection.file_lock import FileLock
-from .connection.open import connect_as
+from .connection.open import check_in_place, connect_as
 from .connection.threads import DEADLINE_SECONDS, uncancellable
 from .transaction import Wakes, begin
 
@@ -163,6 +163,7 @@ class OwnTransaction:
                 self._begun.set_exception(error)
 
     def _hold_lock(self) -> None:
+        check_in_place(self._path)
         connection = self._connection = connect_as(OwnConnection, self._path)
         try:
             with self._file_lock:

@@ -42,6 +42,7 @@ from . import checks, leases, rule_player, schema, upkeep
 from .claim import relayout
 from .claim.queries import LaneRotation
 from .connection.commits import Commits, FileCommits
+from .connection.open import check_in_place
 from .connection.threads import DEADLINE_SECONDS, ReaderThread, StoreThread, WriterThread, closed
 from .join import join
 from .notify import WakeHub
@@ -328,4 +329,6 @@ class SQLiteStore:
 
     async def check(self) -> Sequence[Finding]:
         """Check the file, its journal mode and its tasks."""
+        if self._writer_thread is not None:
+            check_in_place(self.path)
         return await asyncio.to_thread(checks.check, self.path, self.clock.now())

@@ -88,6 +88,11 @@ def translate(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreError(f"SQLite failed on {path}: {error} ({name or type(error).__name__})")
 
 
+def moved(path: Path) -> StoreError:
+    """Return the error for a file that is gone although this process uses it."""
+    return StoreError(_MOVED.format(path=path))
+
+
 def cannot_open(path: Path) -> StoreError:
     """Return the error for a file that cannot be opened, with the likely cause."""
     if not path.parent.is_dir():

@@ -10,7 +10,7 @@ from typing import TypeVar
 from ....errors import StoreError
 from ...rules.sizes import steps_in
 from ..read.filters import mentions
-from .errors import cannot_open, translate
+from .errors import cannot_open, moved, translate
 
 C = TypeVar("C", bound=sqlite3.Connection)
 
@@ -55,6 +55,12 @@ def connect_as(factory: type[C], path: Path) -> C:
         sqlite3.Connection.close(connection)
         raise
     return connection
+
+
+def check_in_place(path: Path) -> None:
+    """Raise StoreError if the file of an open store is gone: a further connection would make an empty one."""
+    if not path.exists():
+        raise moved(path)
 
 
 def add_functions(connection: sqlite3.Connection) -> None:

@@ -20,6 +20,7 @@ from ..read.find import Reader
 from ..transaction import Transaction
 from .commits import Commits, Group, Request, deliver
 from .errors import translated
+from .open import check_in_place
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -91,7 +92,7 @@ class StoreThread(ABC, Generic[P]):
 
     def _run(self) -> None:
         try:
-            self._connection = self.connect(self.path)
+            self._connection = self._connect()
             self._open()
         except BaseException as error:  # noqa: BLE001 - raised to the caller that opens the store
             self._fail_pending(error)  # first: who opens the store again after the error needs a new thread
@@ -130,6 +131,9 @@ class StoreThread(ABC, Generic[P]):
             one.error = error
         deliver(failed)
 
+    def _connect(self) -> sqlite3.Connection:
+        return self.connect(self.path)
+
     @abstractmethod
     def _open(self) -> None:
         """Prepare the new connection."""
@@ -155,7 +159,11 @@ def uncancellable() -> "Future[Any]":
 
 
 class ReaderThread(StoreThread[Reader]):
-    """Serves reads one by one."""
+    """Serves reads one by one, from a file that a writer has open."""
+
+    def _connect(self) -> sqlite3.Connection:
+        check_in_place(self.path)
+        return super()._connect()
 
     def _open(self) -> None:
         self._reader = Reader(self._connection)

@@ -300,6 +300,8 @@ async def test_a_task_that_a_running_limit_counts_keeps_its_slot_and_its_permit(
         release.set()
         assert await first.result(timeout=5) == "done"
 
+    assert "another task, unless a limit on running tasks counts it" in named(caplog)[0].getMessage()
+
 
 async def test_a_rate_does_not_keep_a_handler_from_being_replaced(app: App) -> None:
     release = threading.Event()

@@ -169,7 +169,10 @@ def _pause_after(error: WindlassError) -> float:
 
 def _effect(run: Run, *, replaces: bool) -> str:
     if replaces:
-        return "its attempt ends as timed out, and its slot is given to another task"
+        return (
+            "its attempt ends as timed out and its slot is given to another task, unless a limit on running "
+            "tasks counts it"
+        )
     if run.spec.process:
         return "it keeps its slot until its child process, which was killed, has ended"
     if run.thread is None:

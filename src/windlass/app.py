@@ -48,7 +48,7 @@ from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
 from .alerts import AlertEvent, checked_secret
 from .config import api_key, encryption_keys
-from .errors import InvalidOption
+from .errors import InvalidOption, InvalidPayload
 from .tasktype import TaskDecorator, TaskType
 
 if TYPE_CHECKING:
@@ -215,11 +215,22 @@ class App(AppDeclarations):
         return declare if function is None else declare(function)
 
     def _declare(self, spec: HandlerSpec, rule: timedelta | float | str | None) -> TaskType[Any, Any, Any]:
-        self.types.add(spec)
+        self.types.check(spec)
         made: TaskType[Any, Any, Any] = TaskType(spec, spec.handler, self)
         if rule is not None:
-            self.schedule(spec.name, made, rule)
+            self._declare_own_schedule(made, rule)
+        self.types.add(spec)
         return made
+
+    def _declare_own_schedule(self, made: TaskType[Any, Any, Any], rule: timedelta | float | str) -> None:
+        try:
+            step = made.step()
+        except InvalidPayload as error:
+            raise InvalidOption(
+                f"{error}; `schedule=` enqueues tasks without arguments: give the parameter a default, or "
+                f"declare the schedule with app.schedule({made.name!r}, step, rule), where the step has them"
+            ) from None
+        self.schedule(made.name, step, rule)
 
     def on_alert(self, listener: Callable[[AlertEvent], None]) -> Callable[[AlertEvent], None]:
         """Call this function with each alert event, in the worker that leads. It must not block."""

@@ -63,6 +63,27 @@ async def test_a_task_type_is_declared_with_its_schedule(store: MemoryStore) -> 
     assert (schedule.declared, schedule.paused, schedule.since) == (True, False, START)
 
 
+async def test_a_task_type_with_an_invalid_schedule_is_not_declared(store: MemoryStore) -> None:
+    app = App(store)
+
+    async def tidy() -> None: ...
+
+    async def report(region: str) -> None: ...
+
+    with pytest.raises(InvalidOption, match="a rule must be a cron expression or an interval"):
+        app.task(name="tidy", schedule="nightly")(tidy)
+    with pytest.raises(InvalidOption, match=r"missing .* 'region'; `schedule=` enqueues tasks without arg"):
+        app.task(name="report", schedule="1h")(report)
+    assert not app.types
+    app.task(name="tidy", schedule="1h")(tidy)
+    with pytest.raises(InvalidOption, match="the task type 'tidy' is already declared"):
+        app.task(name="tidy", schedule="2h")(report)
+
+    await app.open()
+
+    assert (await only(app)).every == HOUR
+
+
 async def test_a_schedule_of_its_own_says_payload_and_options(store: MemoryStore) -> None:
     app = App(store)
     app.queue("slow", ageing="1m")

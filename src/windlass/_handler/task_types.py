@@ -30,11 +30,8 @@ class TaskTypes(Mapping[str, HandlerSpec]):
     def __len__(self) -> int:
         return len(self._declared)
 
-    def add(self, spec: HandlerSpec) -> None:
-        """Add a type; raises InvalidOption if its name or an alias is taken.
-
-        One of a script replaces its own: a program may be run and then imported by its modules, too.
-        """
+    def check(self, spec: HandlerSpec) -> None:
+        """Raise InvalidOption if the name of a type or one of its aliases is taken."""
         for name in (spec.name, *spec.aliases):
             other = self._handlers.get(name)
             if other is not None and not is_loaded_twice(other.handler, spec.handler):
@@ -42,6 +39,13 @@ class TaskTypes(Mapping[str, HandlerSpec]):
                 raise InvalidOption(
                     f"{what} {name!r} is already declared on this app; choose another name (name=…)"
                 )
+
+    def add(self, spec: HandlerSpec) -> None:
+        """Add a type; raises InvalidOption if its name or an alias is taken.
+
+        One of a script replaces its own: a program may be run and then imported by its modules, too.
+        """
+        self.check(spec)
         # Replaced, not changed: other threads may be iterating over them.
         self._handlers = {**self._handlers, **dict.fromkeys((spec.name, *spec.aliases), spec)}
         self._declared = {**self._declared, spec.name: spec}

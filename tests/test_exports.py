@@ -1,5 +1,7 @@
 """The public names: what `windlass` exports is sorted, complete and importable."""
 
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
@@ -36,3 +38,14 @@ def test_the_package_defines_nothing_itself() -> None:
     defined = [name for name in windlass.__all__ if getattr(windlass, name).__module__ == "windlass.__init__"]
 
     assert not defined
+
+
+def test_a_module_whose_extra_is_missing_names_it() -> None:
+    program = "import sys; sys.modules['starlette'] = None; import windlass.http"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    last = done.stderr.splitlines()[-1]
+    assert last.endswith("InvalidOption: serving HTTP needs an extra: pip install 'windlass[http]'")

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable
 
-from starlette.types import ASGIApp
-
-from ._dashboard.access import Access, Resolver
-from ._dashboard.site import Site
-from ._dashboard.view import DashboardSettings
-from ._http.app import Api
 from .app import App
+from .errors import InvalidOption
+
+try:
+    from starlette.types import ASGIApp
+
+    from ._dashboard.access import Access, Resolver
+    from ._dashboard.site import Site
+    from ._dashboard.view import DashboardSettings
+    from ._http.app import Api
+except ModuleNotFoundError as missing:
+    raise InvalidOption("serving HTTP needs an extra: pip install 'windlass[http]'") from missing
 
 __all__ = ["Access", "api", "site"]
 

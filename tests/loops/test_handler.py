@@ -67,6 +67,13 @@ def test_methods_are_refused_when_they_are_declared(app: App) -> None:
             @app.task
             def send(cls, to: str) -> None: ...
 
+    with pytest.raises(InvalidOption, match=r"not a class method, .* no class to call it on; declare"):
+
+        class Third:
+            @app.task
+            @classmethod
+            def send(cls, to: str) -> None: ...
+
     with pytest.raises(InvalidOption, match=r"a parameter 'self', which nobody passes; .*`ctx: Context`"):
 
         @app.task

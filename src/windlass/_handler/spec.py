@@ -66,6 +66,11 @@ class HandlerSpec:
         secret: tuple[str, ...] = (),
         example: Mapping[str, Any] | None = None,
     ) -> None:
+        if isinstance(handler, classmethod):
+            raise InvalidOption(
+                "@app.task takes a function, not a class method, as a worker has no class to call it on; "
+                "declare a function at the top level of a module, which may call the method"
+            )
         if not callable(handler):
             raise InvalidOption(f"@app.task takes a function, not {handler!r}; pass options by name")
         self.name = checked_name(name or function_name(handler), "task type")

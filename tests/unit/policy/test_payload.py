@@ -151,7 +151,7 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({"a": Mute()}, "/a", "a Mute, which JSON cannot represent; pass plain values"),
     ({"a": [1, Box(Mute())]}, "/a/1", "a Mute, which JSON cannot represent"),
     ({"a": iter([])}, "/a", "a list_iterator, which JSON cannot represent"),
-    ({"a": {1, "b"}}, "/a", "a set, which JSON cannot represent: .*pass plain values"),
+    ({"a": {1, "b"}}, "/a", "a set with members that cannot be sorted; pass a list instead of a set$"),
     ({"a": Twice()}, "/a/a", "occurs twice"),
     ({"a": [Decimal("NaN")]}, "/a/0", "is NaN.*pass null or a string"),
     ({"a": Decimal("sNaN")}, "/a", "is NaN"),

@@ -200,6 +200,9 @@ class _Converter:
         except RecursionError:
             raise self._too_deep(path) from None
         except TypeError as error:  # a set that cannot be sorted, an unsupported key
+            if "not supported between" in str(error):
+                why = "with members that cannot be sorted; pass a list instead of a set"
+                raise self._invalid(path, f"is {kind_of(value)} {why}") from None
             why = f"which JSON cannot represent: {shorten(str(error), 200)}; pass plain values"
             raise self._invalid(path, f"is {kind_of(value)}, {why}") from None
 

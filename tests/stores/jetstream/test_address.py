@@ -33,6 +33,11 @@ def test_the_defaults() -> None:
     assert parse("nats+tls://one/shop").servers == ["tls://one:4222"]
 
 
+def test_an_inbox_can_be_a_user_s_own() -> None:
+    assert parse("nats://one/shop?inbox=ann").new_inbox().startswith("_INBOX.ann.")
+    assert parse("nats://one/shop").new_inbox().count(".") == 1
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
@@ -41,6 +46,7 @@ def test_the_defaults() -> None:
         ("nats://one/a/b", "not valid"),
         ("nats://one/shop?replicas=2", "replicas="),
         ("nats://one/shop?durability=much", "durability="),
+        ("nats://one/shop?inbox=a.>", "inbox="),
         ("nats://one/shop?replicsa=3", "unknown option 'replicsa'"),
         ("nats://one:x/shop", "not valid"),
         ("nats://a:b/c@one/shop", "not valid"),

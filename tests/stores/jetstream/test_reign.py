@@ -58,7 +58,7 @@ async def test_a_request_that_is_sent_again_meanwhile_is_carried_out_once(folder
     async with reigning(folder, log, MemorySnapshots(), client) as reign:
         log.hold(Kind.PAGES)
         data = encode_requests([encode_request(EnqueueRequest((new_task(),)))])
-        asked = Msg(_client=client, subject="windlass.ask.enqueue", reply="inbox", data=data)  # type: ignore[arg-type]
+        asked = Msg(_client=client, subject="windlass.ask.enqueue", reply="_INBOX.a", data=data)  # type: ignore[arg-type]
         for _ in range(3):
             await reign._hear(asked)
         await eventually(lambda: log.held)
@@ -67,7 +67,7 @@ async def test_a_request_that_is_sent_again_meanwhile_is_carried_out_once(folder
         await reign._hear(asked)  # Its answer was lost, perhaps.
         await eventually(lambda: len(client.published) == 2)
 
-        assert [subject for subject, _ in client.published] == ["inbox", "inbox"]
+        assert [subject for subject, _ in client.published] == ["_INBOX.a", "_INBOX.a"]
 
 
 @pytest.mark.parametrize("has_standby", [True, False])

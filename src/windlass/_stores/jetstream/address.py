@@ -2,6 +2,7 @@
 
 import re
 from contextlib import suppress
+from secrets import token_hex
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -13,7 +14,10 @@ from ...errors import InvalidOption
 DEFAULT_NAME = "windlass"
 _PORT = 4222
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
-_OPTIONS = ("replicas", "durability", "monitor", "creds")
+_OPTIONS = ("replicas", "durability", "monitor", "creds", "inbox")
+
+INBOXES = "_INBOX."
+"""Prefix of the subjects of all answers."""
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -28,6 +32,7 @@ class Address(Struct, frozen=True, kw_only=True):
     replicas: int = 3  # of the streams, when they are created
     durability: Durability | None = None  # what the store must at least promise
     monitor: tuple[str, ...] = ()  # host:port of the servers' monitoring, to see whether they sync
+    inbox: str | None = None  # first token of the inboxes, so that other users need no access to them
 
     @property
     def servers(self) -> list[str]:
@@ -47,6 +52,10 @@ class Address(Struct, frozen=True, kw_only=True):
     @property
     def base_stream(self) -> str:
         return f"WL_{self.name}_BASE"
+
+    def new_inbox(self) -> str:
+        """Return a new subject for answers, which nobody can guess."""
+        return ".".join(filter(None, (INBOXES.rstrip("."), self.inbox, token_hex(8))))
 
     def subject(self, *tokens: str) -> str:
         """Return a subject of this store, as in `windlass.ask.claim`."""
@@ -99,11 +108,17 @@ def _options(query: str) -> dict[str, Any]:
         raise InvalidOption("replicas= in the store's URL is invalid: use 3 or 5, or 1 for a single server")
     if durability is not None and durability not in list(Durability):
         raise InvalidOption(f"durability= in the store's URL is invalid: use {', '.join(Durability)}")
+    inbox = given.get("inbox") or None
+    if inbox is not None and not _NAME.fullmatch(inbox):
+        raise InvalidOption(
+            "inbox= in the store's URL is invalid: use up to 60 letters, digits, hyphens and underscores"
+        )
     return {
         "replicas": int(replicas),
         "durability": None if durability is None else Durability(durability),
         "monitor": tuple(one for one in given.get("monitor", "").split(",") if one),
         "creds": given.get("creds") or None,
+        "inbox": inbox,
     }
 
 

@@ -138,7 +138,7 @@ class Line:
         self.hub = WakeHub(self.client, address)
         self._address = address
         self._is_closing = False
-        self._inbox = f"_INBOX.{secrets.token_hex(8)}"
+        self._inbox = address.new_inbox()
         self._waiting: dict[str, _Message] = {}
         self._next: defaultdict[str, list[tuple[Raw, asyncio.Future[Raw]]]] = defaultdict(list)
 

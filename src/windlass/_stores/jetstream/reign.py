@@ -28,7 +28,7 @@ from ..._store.messages import (
 )
 from ...errors import InvalidOption, StoreUnavailable, WindlassError
 from ..sqlite.connection.errors import is_of_disk
-from .address import Address
+from .address import INBOXES, Address
 from .checks import Servers, current_findings, presence
 from .follower import Follower
 from .log import Appender, FencedError
@@ -167,6 +167,8 @@ class Reign:
     # -- requests ------------------------------------------------------------------------------------
 
     async def _hear(self, message: Msg) -> None:
+        if not message.reply.startswith(INBOXES):
+            return  # Who may only ask could otherwise publish to the log, by the owner's permissions.
         if message.reply in self._in_progress:
             return  # It was sent again, as it takes long: to carry it out twice would take longer.
         try:
@@ -174,8 +176,7 @@ class Reign:
         except ValueError:
             return
         if whole is not None:
-            if message.reply:
-                self._in_progress.add(message.reply)
+            self._in_progress.add(message.reply)
             self._spawn(self._answer(message.subject.rpartition(".")[2], whole, message.reply))
 
     async def _publish(self, subject: str, data: bytes) -> None:

@@ -11,6 +11,7 @@ from functools import cache
 import asyncpg
 
 from ..._store.protocol import Migration
+from ...errors import StoreError
 from ..migrations import Move, Step, load_steps, next_move, overview, require_current
 from ..pool import Connection
 from .connection.client import Connections
@@ -107,6 +108,11 @@ async def migrate(
     try:
         while moves := await _take_steps(connection, connections.address.schema, target, now):
             taken += [move.migration for move in moves]
+    except asyncpg.InsufficientPrivilegeError as denied:
+        raise StoreError(
+            f"this user may not create or migrate {display(connections)} ({denied}); run `windlass migrate` "
+            f"as the owner of the schema, then give this user its privileges: see docs/least-privilege.md"
+        ) from denied
     finally:
         await connection.close()
     return taken

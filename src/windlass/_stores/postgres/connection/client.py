@@ -43,6 +43,7 @@ class Connections:
         self.address = address
         self._tuned = tuned
         self.server: Server | None = None
+        self.is_denied_partitions = False  # and that was logged
         self.awaits_standbys = False  # as the server says; kept here, as every enqueue asks for it
         self._hosts = Hosts(address.dsn)
         self._listen_hosts = Hosts(address.listen) if address.listen else self._hosts

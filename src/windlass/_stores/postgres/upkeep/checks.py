@@ -146,10 +146,13 @@ async def _days(probe: Probe) -> AsyncIterator[Finding]:
     present = await partitions.existing(probe.connections)
     missing = [day for day in wanted if day not in present]
     if missing:
+        ((is_owner,),) = await probe.rows("owns_history")
+        whose = "" if is_owner else " as the owner of the tables, which this user is not"
         yield warning(
             "history",
             f"no partition for {', '.join(map(str, missing))}: tasks that end then go to {partitions.REST}, "
-            f"where pruning is slow; the keeper creates partitions ahead, so make sure that one is running",
+            f"where pruning is slow; the keeper creates partitions ahead, so make sure that one is running"
+            f"{whose}",
         )
     else:
         plural = "s" if len(present) > 1 else ""

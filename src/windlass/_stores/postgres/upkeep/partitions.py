@@ -6,6 +6,7 @@ Creating or dropping one takes locks that settlements and queries wait for. So i
 once, the partition is left for the next time; until then its rows are in `history_rest`.
 """
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from ..connection.client import Connections
 from ..rule_player import delete_ended
 from ..script import Query, Script
 from ..statements import compose, in_schema
+
+logger = logging.getLogger("windlass.keeper")
 
 REST = "history_rest"
 """The default partition, for rows of days without one."""
@@ -67,7 +70,7 @@ END
 $$"""
 
 # A lock was not granted; rows of that day are in the default partition; it took too long; another process
-# created it meanwhile (reported in several ways); the tables are another user's, as `windlass check` reports.
+# created it meanwhile (reported in several ways).
 _TRY_LATER = (
     asyncpg.LockNotAvailableError,
     asyncpg.DeadlockDetectedError,
@@ -77,7 +80,6 @@ _TRY_LATER = (
     asyncpg.DuplicateObjectError,
     asyncpg.UniqueViolationError,
     asyncpg.InvalidObjectDefinitionError,
-    asyncpg.InsufficientPrivilegeError,
 )
 
 
@@ -105,7 +107,11 @@ async def prepare(connections: Connections, now: datetime) -> int:
 async def ensure_days(connections: Connections, days: Sequence[date]) -> int:
     """Create the missing partitions of these days, as far as possible; return how many."""
     present = set(await existing(connections))
-    return sum([await _create(connections, day) for day in days if day not in present])
+    try:
+        return sum([await _create(connections, day) for day in days if day not in present])
+    except asyncpg.InsufficientPrivilegeError as denied:
+        _tell_denied(connections, denied)
+        return 0
 
 
 async def existing(connections: Connections) -> list[date]:
@@ -131,7 +137,23 @@ async def drop_before(connections: Connections, day: date) -> Counter[tuple[str,
                 dropped += await _drop(connections, old)
         except asyncpg.UndefinedTableError:  # another process dropped it meanwhile
             continue
+        except asyncpg.InsufficientPrivilegeError as denied:
+            _tell_denied(connections, denied)
+            break
     return dropped
+
+
+def _tell_denied(connections: Connections, denied: Exception) -> None:
+    """Log, once, that partitions must be left to a keeper that connects as the owner of the tables."""
+    if not connections.is_denied_partitions:
+        connections.is_denied_partitions = True
+        logger.warning(
+            "cannot create or drop daily partitions of the history at %s (%s), so ended tasks go to %s, "
+            "where pruning is slow, and expired days are kept; run a keeper as the owner of the tables",
+            connections.address.display,
+            denied,
+            REST,
+        )
 
 
 async def _create(connections: Connections, day: date) -> bool:

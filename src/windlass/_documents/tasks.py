@@ -1,7 +1,7 @@
 """Tasks, the steps that follow them, and their attempts."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from msgspec.json import schema_components
@@ -14,14 +14,11 @@ from .._model.attempt import Attempt
 from .._model.filter import Failure
 from .._model.state import State
 from .._model.task import Documented, Error, Progress, Task
-from .._policy.input.chain import Step, readable_steps, tenant_of
+from .._policy.input.chain import MaySee, Step, readable_steps, visible_steps
 from .._policy.input.payload import decode
 from .._policy.input.unreadable import is_object, shown_error
 from .._policy.secrets.shown import masked_task
 from .fields import Id, Instant, build_document, shown_json
-
-MaySee: TypeAlias = Callable[[str, str], bool]
-"""Takes a queue and a tenant; returns whether the reader may see their tasks."""
 
 
 class ErrorDocument(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -194,7 +191,7 @@ def task_document(
         payload=shown_json(task.payload),
         result=None if task.result is None else shown_json(task.result),
         error=_error(task.error),
-        next=_steps(readable_steps(task.next), task.tenant, may_see),
+        next=_steps(visible_steps(readable_steps(task.next), task.tenant, may_see)),
         secret=[name for name in task.secret if name],
     )
 
@@ -268,15 +265,8 @@ def _error(error: Error | None) -> ErrorDocument | None:
     return None if error is None else build_document(ErrorDocument, error)
 
 
-def _steps(steps: Iterable[Step], before: str, may_see: MaySee) -> list[StepDocument]:
-    """Build the documents of steps; `before` is the tenant of the task before them."""
+def _steps(steps: Iterable[Step]) -> list[StepDocument]:
     return [
-        build_document(
-            StepDocument,
-            step,
-            payload=shown_json(bytes(step.payload)),
-            next=_steps(step.next, tenant_of(step, before), may_see),
-        )
+        build_document(StepDocument, step, payload=shown_json(bytes(step.payload)), next=_steps(step.next))
         for step in steps
-        if may_see(step.queue, tenant_of(step, before))
     ]

@@ -18,12 +18,13 @@ from .._model.filter import Filter, Page
 from .._model.options import Options
 from .._model.task import NewTask, Predecessor, Task, TaskId
 from .._policy.input import keys
-from .._policy.input.chain import Step, all_ids, check_number, readable_steps
+from .._policy.input.chain import Step, check_number
 from .._policy.input.fingerprint import fingerprint_within
 from .._policy.input.new_task import MAX_AFTER, NOW, group, later_step, predecessor_of
 from .._policy.input.quote import quoted
 from .._policy.input.trace import trace_from_header
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, InvalidPayload
+from .auth import Caller
 from .input_fields import (
     Attempts,
     Expires,
@@ -38,7 +39,7 @@ from .input_fields import (
     given_fields,
 )
 from .operation import AnyRequest
-from .task_query import visible_tasks
+from .task_query import following_ids, visible_tasks
 from .web.body import header
 from .web.problems import Problem
 from .web.router import path_within
@@ -294,7 +295,7 @@ async def store_tasks(
     tasks = [
         EnqueuedTask(id=handle.id, created=True, following=list(handle.following))
         if handle.created
-        else _existing_task(handle.id, seen.get(handle.id), created=is_repeat)
+        else _existing_task(request.caller, handle.id, seen.get(handle.id), created=is_repeat)
         for handle in handles
     ]
     return tasks, {"Idempotency-Replayed": "true"} if is_repeat else {}
@@ -330,7 +331,7 @@ async def _may_know(request: AnyRequest, task_id: TaskId) -> bool:
     return not request.caller.is_bound or task_id in await visible_tasks(request, [task_id])
 
 
-def _existing_task(task_id: TaskId, task: Task | None, *, created: bool) -> EnqueuedTask:
+def _existing_task(caller: Caller, task_id: TaskId, task: Task | None, *, created: bool) -> EnqueuedTask:
     """Describe a task that existed before. Its key may outlive its record."""
-    following = () if task is None else all_ids(readable_steps(task.next))
+    following = () if task is None else following_ids(caller, task)
     return EnqueuedTask(id=task_id, created=created, following=list(following))

@@ -16,7 +16,7 @@ from .._model.filter import MAX_PAGE, Filter, Page, Slice
 from .._model.key import Scope
 from .._model.state import State
 from .._model.task import Task, TaskId, is_task_id
-from .._policy.input.chain import all_ids, readable_steps
+from .._policy.input.chain import all_ids, readable_steps, visible_steps
 from .._policy.input.options import checked_instant
 from .._policy.input.quote import quoted
 from .._policy.secrets.shown import masked_attempt, task_mask
@@ -172,10 +172,14 @@ async def newest_chains(
     return chains, cursor
 
 
-def number_of_steps(task: Task) -> int:
-    """Return how many steps are yet to become tasks after this one."""
-    is_spent = task.state in (State.COMPLETED, State.CANCELLED)
-    return 0 if is_spent else len(all_ids(readable_steps(task.next)))
+def following_ids(caller: Caller, task: Task) -> tuple[TaskId, ...]:
+    """Return the ids of the steps that follow a task if nothing fails; of those that the caller may see."""
+    return all_ids(visible_steps(readable_steps(task.next), task.tenant, caller.may_see))
+
+
+def number_of_steps(caller: Caller, task: Task) -> int:
+    """Return how many steps that the caller may see are yet to become tasks after this one."""
+    return 0 if task.state in (State.COMPLETED, State.CANCELLED) else len(following_ids(caller, task))
 
 
 def next_link(request: AnyRequest, found: Slice[Any]) -> dict[str, str]:

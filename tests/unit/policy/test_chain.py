@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 
 from tests.unit.samples import running
 from windlass._model.task import Error
@@ -28,6 +29,7 @@ from windlass._policy.input.chain import (
     results_list,
     successors,
     successors_on_failure,
+    visible_steps,
     with_fresh_ids,
     with_result,
 )
@@ -271,6 +273,18 @@ def test_steps_on_failure_follow_a_death_and_no_completion() -> None:
         "why": {"id": "s0", "type": "t", "error": {"type": "ValueError", "message": "no funds"}},
     }
     assert failed.root == task.root
+
+
+def test_steps_that_a_reader_may_not_see_hide_what_follows_them() -> None:
+    own, foreign, inner = (Step(id=one, type="t", payload=Raw(b"{}")) for one in "ofi")
+    foreign = replace(foreign, tenant="other", queue="q").then(inner)
+    own = replace(own, queue="q").then(inner, foreign)
+
+    def of(steps: tuple[Step, ...], tenant: str) -> tuple[str, ...]:
+        return all_ids(visible_steps(steps, "mine", lambda queue, whose: whose == tenant))
+
+    assert of((own, foreign), "mine") == ("o", "i")
+    assert of((own, foreign), "other") == ("f", "i")
 
 
 def test_steps_on_failure_are_not_waited_for_nor_counted_among_what_follows() -> None:

@@ -236,7 +236,7 @@ async def list_chains(request: ApiRequest[ChainListQuery, None]) -> ChainPage:
         document = ChainDocument(
             root=root,
             tasks={State(one.values[0]): one.number for one in counts},
-            steps=sum(map(number_of_steps, members)),
+            steps=sum(number_of_steps(request.caller, one) for one in members),
         )
         for name in ("type", "queue", "tenant", "created_at") if root in first else ():
             setattr(document, name, getattr(first[root], name))

@@ -8,7 +8,7 @@ task.
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -27,6 +27,10 @@ MAX_LEVELS = 200
 MAX_STEPS = 1_000
 MAX_STEPS_BYTES = 4 << 20
 _encoder = msgspec.json.Encoder()
+
+
+MaySee: TypeAlias = Callable[[str, str], bool]
+"""Takes a queue and a tenant; returns whether the reader may see their tasks."""
 
 
 class Nested(Protocol):
@@ -196,6 +200,18 @@ def successors_on_failure(task: Task, error: Error) -> tuple[NewTask, ...]:
 def tenant_of(step: Step, before: str) -> str:
     """Return the tenant of a step's task: its own, or that of the task before it."""
     return step.tenant or before
+
+
+def visible_steps(steps: tuple[Step, ...], before: str, may_see: MaySee) -> tuple[Step, ...]:
+    """Return the steps that a reader may see, without those behind one that the reader may not see.
+
+    `before` is the tenant of the task before them.
+    """
+    return tuple(
+        replace(step, next=visible_steps(step.next, tenant, may_see))
+        for step in steps
+        if may_see(step.queue, tenant := tenant_of(step, before))
+    )
 
 
 def with_result(payload: bytes, name: str, result: bytes | None) -> bytes:

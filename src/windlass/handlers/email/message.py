@@ -4,6 +4,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from email.header import Header
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -22,6 +23,9 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"{_LOCAL}@{_LABEL}(?:\.{_LABEL})*")
 _NAMED = re.compile(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 '_-]{0,58}[A-Za-z0-9])?")
+_QUOTABLE_NAME = re.compile(r"[ !#-\[\]-~]{1,60}")
+_POLICY = SMTP.clone(refold_source="none")  # headers that are written here stay as they are
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
 
 AddressText = Annotated[str, Meta(max_length=500, description="a@example.org or Ada <a@example.org>")]
@@ -76,12 +80,16 @@ class Mail(Struct, frozen=True, kw_only=True):
 
     def as_bytes(self) -> bytes:
         """Return it in the format of the internet (RFC 5322), with lines that end in CRLF; without bcc."""
-        made = EmailMessage(policy=SMTP)
-        made["From"], made["To"] = self.sender, self.to
-        if self.cc:
-            made["Cc"] = self.cc
-        if self.reply_to is not None:
-            made["Reply-To"] = self.reply_to
+        made = EmailMessage(policy=_POLICY)
+        reply_to = () if self.reply_to is None else (self.reply_to,)
+        for header, people in {
+            "From": (self.sender,),
+            "To": self.to,
+            "Cc": self.cc,
+            "Reply-To": reply_to,
+        }.items():
+            if people:
+                made.set_raw(header, _address_list(people))
         made["Subject"] = self.subject
         made["Date"] = format_datetime(self.at)
         made["Message-ID"] = f"<{self.message_id}>"
@@ -99,12 +107,30 @@ class Mail(Struct, frozen=True, kw_only=True):
         return made.as_bytes()
 
 
+def _address_list(people: Sequence[Address]) -> str:
+    """Return the text of a header, each address on its line.
+
+    Not left to the email package, which loses the quotes of a name that it folds: a comma in it would begin
+    another address.
+    """
+    return ",\r\n ".join(f"{_phrase(one.display_name)}<{one.addr_spec}>" for one in people)
+
+
+def _phrase(name: str) -> str:
+    if not name:
+        return ""
+    if _PLAIN_NAME.fullmatch(name):
+        return f"{name} "
+    if _QUOTABLE_NAME.fullmatch(name):
+        return f'"{name}" '
+    return f"{Header(name, 'utf-8').encode(linesep=SMTP.linesep)} "
+
+
 def check_lines(name: str, value: object) -> None:
-    """Raise InvalidPayload if what becomes headers has a line feed, which would begin another header."""
+    """Raise InvalidPayload if what becomes headers could begin another header."""
     match value:
-        case str() if _CONTROL.search(value):
-            message = f"{name} must not have control characters, such as line feeds"
-            raise InvalidPayload(message, pointer=f"/{name}")
+        case str() if (wrong := _wrong_in_header(value)) is not None:
+            raise InvalidPayload(f"{name} {wrong}", pointer=f"/{name}")
         case list():
             for one in value:
                 check_lines(name, one)
@@ -114,6 +140,20 @@ def check_lines(name: str, value: object) -> None:
             pass
 
 
+def _wrong_in_header(text: str) -> str | None:
+    """Return what a text has that could begin another header; None if there is nothing.
+
+    Python's email package decodes encoded words (RFC 2047) that are in a header's text, and some versions
+    write the line feeds in them as they are (CVE-2024-6923).
+    """
+    if _CONTROL.search(text):
+        return "must not have control characters, such as line feeds"
+    _, begin, rest = text.partition("=?")
+    if begin and "?=" in rest:
+        return "must be plain text, without encoded words such as =?utf-8?q?=C3=A9?=; they are made as needed"
+    return None
+
+
 def parse_address(text: str) -> Address:
     """Parse `a@example.org` or `Ada <a@example.org>`. Raises InvalidOption.
 
@@ -121,8 +161,10 @@ def parse_address(text: str) -> Address:
     """
     named = _NAMED.fullmatch(text.strip())
     name, address = (named["name"].strip(), named["address"]) if named else ("", text.strip())
-    if _CONTROL.search(text):
-        raise InvalidOption("an e-mail address must not have control characters")
+    if (wrong := _wrong_in_header(text)) is not None:
+        raise InvalidOption(f"an e-mail address {wrong}")
+    if "=?" in text:  # which could be the beginning of an encoded word that ends in the next address
+        raise InvalidOption("an e-mail address must not have =?")
     local, _, domain = address.rpartition("@")
     try:
         ascii_domain = domain if domain.isascii() else domain.encode("idna").decode()
@@ -152,16 +194,16 @@ def checked_sender(text: str, allowed: Iterable[str]) -> Address:
 
 def checked_subject(subject: str) -> str:
     """Check that a subject is one line. Raises InvalidOption."""
-    if _CONTROL.search(subject) or len(subject) > MAX_SUBJECT:
-        raise InvalidOption(
-            f"a subject must be one line of at most {MAX_SUBJECT} characters, without control characters"
-        )
+    if (wrong := _wrong_in_header(subject)) is not None:
+        raise InvalidOption(f"a subject {wrong}")
+    if len(subject) > MAX_SUBJECT:
+        raise InvalidOption(f"a subject must have at most {MAX_SUBJECT} characters, got {len(subject):,}")
     return subject
 
 
 def new_file(name: str, content: bytes, media_type: str | None) -> File:
     """Make a file to attach. Raises InvalidOption for a name or type that cannot be in a header."""
-    if not name or len(name) > 200 or _CONTROL.search(name) or "/" in name or "\\" in name:
+    if not name or len(name) > 200 or _wrong_in_header(name) or "/" in name or "\\" in name:
         raise InvalidOption(f"{name[:100]!r} is not the name of an attachment")
     kind = (media_type or guess_type(name)[0] or "application/octet-stream").lower()
     if not _TYPE.fullmatch(kind) or kind.startswith(("multipart/", "message/")):

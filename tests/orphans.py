@@ -1,9 +1,9 @@
 """End what the tests have started when they are gone, however they ended: a script beside each pytest.
 
 One rule: every process that a run starts has the run's mark in its environment, and so has what that starts
-in turn. When pytest has ended, even by kill -9, or a `make` that has started it, the watch kills all that has
-the mark. Each worker of xdist is a run within a run. Servers have a guard instead, which ends them gently:
-servers/guard.py.
+in turn. When pytest has ended, even by kill -9, or a `make` or script of ours that has started it, the watch
+kills all that has the mark. Each worker of xdist is a run within a run. Servers have a guard instead, which
+ends them gently: servers/guard.py.
 
 What is forked without another program has the mark of the outer run only. Without pidfd (only Linux has it)
 nobody watches.
@@ -24,6 +24,7 @@ MARK = "STARTED_BY_TESTS"  # not one of windlass's own variables, which tests le
 PATIENCE_SECONDS = 30.0
 PAUSE_SECONDS = 0.05
 PROC = Path("/proc")
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
 
 def end_orphans() -> object:
@@ -52,19 +53,27 @@ def run_of(marks: str) -> int:
 
 
 def starters(until: int = 0) -> list[int]:
-    """The processes from our parent to the topmost `make`, if that has started us; none from `until` on.
+    """The processes from our parent to the topmost `make` or script of ours above us; none from `until` on.
 
     A run within a run may not go on to what has started that one: it would end the gate that tests it.
     """
     chain: list[int] = []
-    makes = 0  # how many of the chain are up to one
+    ours = 0  # how many of the chain are up to the topmost of those
     pid = os.getppid()
     while pid > 1 and pid != until:
         name, _, rest = (PROC / str(pid) / "stat").read_text().partition(" (")[2].rpartition(") ")
         chain.append(pid)
-        makes = len(chain) if name == "make" else makes
+        ours = len(chain) if name == "make" or runs_script(pid) else ours
         pid = int(rest.split()[1])
-    return chain[:makes]
+    return chain[:ours]
+
+
+def runs_script(pid: int) -> bool:
+    """Whether a process is Python with a script of ours; one of another user is not."""
+    with suppress(OSError):
+        program = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")[1:2]
+        return any((PROC / str(pid) / "cwd").resolve().joinpath(one).parent == SCRIPTS for one in program)
+    return False
 
 
 def main(mark: str, tests: int, *others: int) -> None:

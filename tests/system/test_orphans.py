@@ -48,9 +48,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start pytest on tests that never end; returns when they have started all they start."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def run(*options: str, tests: int = 1, by: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
+    def run(
+        *options: str, tests: int = 1, by: tuple[str, ...] = (), script: tuple[str, ...] = ("-m", "pytest")
+    ) -> "subprocess.Popen[bytes]":
         base = ["-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/run", *options]
-        told = [sys.executable, "-m", "pytest", *base, "tests/system/endless.py"]
+        told = [sys.executable, *script, *base, "tests/system/endless.py"]
         ours = ("PYTEST", "WINDLASS_TESTS")
         environment = {one: value for one, value in os.environ.items() if not one.startswith(ours)}
         with (tmp_path / "log").open("wb") as log:
@@ -126,6 +128,16 @@ def test_nothing_outlives_the_controller_of_xdist(start: Start) -> None:
     below = descendants(controller.pid)
 
     controller.kill()
+
+    assert_gone(below)
+
+
+@pytest.mark.full
+def test_nothing_outlives_a_gate_without_a_make(start: Start, tmp_path: Path) -> None:
+    gate = start(script=("scripts/gate", "--unstable", str(tmp_path / "unstable.md")))
+    below = descendants(gate.pid)
+
+    gate.kill()
 
     assert_gone(below)
 

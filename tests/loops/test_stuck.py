@@ -337,6 +337,10 @@ async def test_no_more_are_replaced_than_there_are_slots_until_one_ends(
     text = "2 replaced handlers still run, as many as there are slots: until one ends, others that overrun"
     assert caplog.text.count(text) == 1
     assert "; restart this program" in caplog.text
+    assert (
+        "; it keeps its slot until it or one of the replaced handlers has ended"
+        in named(caplog)[2].getMessage()
+    )
 
 
 async def test_a_process_of_its_own_stops_to_be_recycled(app: App, caplog: pytest.LogCaptureFixture) -> None:

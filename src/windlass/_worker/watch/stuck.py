@@ -87,7 +87,7 @@ class StuckWatch:
         task, timeout = run.task, _timeout(run.task)
         text = "the handler of %s (task %s) still runs %.1f s after its timeout of %g s%s; %s"
         where = f", at {place}" if place else ""
-        what = _BLOCKS if is_current else _effect(run, replaces=replaces and self._has_room())
+        what = _BLOCKS if is_current else _effect(run, replaces=replaces, has_room=self._has_room())
         arguments = (task.type, task.id, perf_counter() - run.started - timeout, timeout, where, what)
         extra = {"task_id": task.id, "task_type": task.type, "place": place}
         if logger.isEnabledFor(logging.WARNING):
@@ -167,7 +167,9 @@ def _pause_after(error: WindlassError) -> float:
     return _READ_LATER_AFTER
 
 
-def _effect(run: Run, *, replaces: bool) -> str:
+def _effect(run: Run, *, replaces: bool, has_room: bool) -> str:
+    if replaces and not has_room:
+        return "it keeps its slot until it or one of the replaced handlers has ended"
     if replaces:
         return (
             "its attempt ends as timed out and its slot is given to another task, unless a limit on running "

@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 import httpx2
 import pytest
 
+from tests.dashboard.conftest import chromium, open_tab, run, server
 from tests.servers.api import ApiServer
+
+__all__ = ["chromium", "open_tab", "run", "server"]
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from ..._http.web.body import decode_json
 from ..._http.web.problems import Problem
 from ..._model.key import Scope
 from ..._model.state import ENDED, REPLAYABLE, State
+from ..._policy.input.trace import Trace, parse_trace
 from ..._policy.secrets.fields import MASK
 from ...errors import NotFound
 from ..page import Done, Pages
@@ -50,6 +51,7 @@ async def show_task(view: View) -> Mapping[str, Any]:
         attempts = (await view.call(list_attempts, id=found.id)).items
     except NotFound:
         return {"task": None, "id": view.path("id"), "status": 404}
+    trace = parse_trace(found.trace)
     return {
         "task": found,
         "id": found.id,
@@ -62,7 +64,8 @@ async def show_task(view: View) -> Mapping[str, Any]:
         "payload": _shown(found.payload),
         "result": None if found.result is None else _shown(found.result),
         "is_masked": MASK in msgspec.json.encode([found.payload, found.result]).decode(),
-        "trace_url": _trace_url(view, found),
+        "trace": trace,
+        "trace_url": _trace_url(view, trace),
         "can": {
             "cancel": found.state not in ENDED,
             "replay": found.state in REPLAYABLE,
@@ -197,8 +200,8 @@ def _waited(task: TaskDocument) -> float | None:
     return (task.claimed_at - due).total_seconds()
 
 
-def _trace_url(view: View, task: TaskDocument) -> str:
+def _trace_url(view: View, trace: Trace | None) -> str:
     url = view.settings.trace_url
-    if task.trace is None or not url.startswith(("https://", "http://")):
+    if trace is None or not url.startswith(("https://", "http://")):
         return ""
-    return url.replace("{trace}", task.trace.split("-")[1])
+    return url.replace("{trace}", trace.trace_id)

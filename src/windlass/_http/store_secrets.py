@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from .._client.limits import masked_usages
 from .._model.alert import Alert
-from .._model.filter import By, Filter, Page, Reveal, Slice
+from .._model.filter import By, Filter, Page, Reveal, Slice, page_of
 from .._model.key import Scope
+from .._model.limit import Usage
 from .._model.options import DeclaredType
 from .._model.record import KINDS
 from .._model.schedule import Schedule
@@ -76,11 +77,12 @@ async def without_secrets(service: Service, caller: Caller, message: Any, respon
             if reveal:
                 await _audit(service, caller, [task_id])
                 return response
-            found = await service.app.operator.find(Filter(ids=(task_id,)), Page(limit=1))
+            found = await service.operator.find(Filter(ids=(task_id,)), Page(limit=1))
             return await masked_attempts(found.items[0], response) if found.items else ()
-        case messages.RecordsRequest(kind="usage"):
-            usages = await masked_usages(service.store, service.app.client.types, response.items)
-            return replace(response, items=tuple(usages))
+        case messages.RecordsRequest(kind="usage", page=page):  # of a page the cursor would name a value
+            whole = await all_records(service.store, Usage)
+            usages = await masked_usages(service.store, service.app.client.types, whole)
+            return page_of(usages, page, lambda one: one.name)
         case messages.RecordsRequest(kind=kind) if kind in _KINDS:
             if reveal:
                 for record in response.items:

@@ -13,7 +13,7 @@ from .._model.key import ApiKey, Login, Scope
 from .._policy import api_key
 from .._policy.api_key import KeyRates
 from .._policy.input.keys import checked_key
-from .._policy.input.options import checked_name, checked_sequence, parse_duration
+from .._policy.input.options import checked_name, parse_duration
 from .._policy.input.quote import quoted
 from .._store.protocol import Store
 from ..errors import Conflict, DuplicateKey, IdempotencyConflict, InvalidOption, NotFound, Refused, StoreError
@@ -60,13 +60,14 @@ class Keys:
 
             made = await app.operator.keys.create("shop", scopes=("enqueue", "read"), tenant="acme")
 
-        `label`: whose key it is, 1 to 100 characters. `scopes`: what it allows: "enqueue", "read", "work",
-        "operate", "admin". `tenant`, `queues`: only these [default: all]. `expires_in`: how long it is valid;
-        seconds, a timedelta or text such as "90d" [default: until it is revoked]. `rate`, `task_rate`,
-        `byte_rate`: at most this many requests, enqueued tasks, and bytes of those a second [default: no
-        bound]. `idempotency_key`: a repeat creates no second key and raises DuplicateKey with the id of the
-        first; its text cannot be returned again, but `rotate` makes another. Raises InvalidOption, and
-        IdempotencyConflict if the key was created with other options.
+        `label`: whose key it is, 1 to 100 characters. `scopes`: what it allows: "enqueue", "read", "observe",
+        "work", "operate", "reveal", "admin"; "observe" goes with "operate" only. `tenant`, `queues`: only
+        these [default: all]. `expires_in`: how long it is valid; seconds, a timedelta or text such as "90d"
+        [default: until it is revoked]. `rate`, `task_rate`, `byte_rate`: at most this many requests, enqueued
+        tasks, and bytes of those a second [default: no bound]. `idempotency_key`: a repeat creates no second
+        key and raises DuplicateKey with the id of the first; its text cannot be returned again, but `rotate`
+        makes another. Raises InvalidOption, and IdempotencyConflict if the key was created with other
+        options.
         """
         await self._store.open()
         now = await self._store.now()
@@ -75,7 +76,7 @@ class Keys:
             name=sent.id,
             label=api_key.checked_label(label),
             hash=api_key.hash_secret(sent.secret),
-            scopes=_scopes(scopes),
+            scopes=api_key.checked_scopes(scopes),
             created_at=now,
             **_checked(options, now),
         )
@@ -184,19 +185,6 @@ def _no_key(key_id: str) -> NotFound:
 def _new_key(key_id: str | None) -> api_key.PresentedKey:
     made = api_key.new_key(secrets.token_bytes(_ENTROPY))
     return made if key_id is None else api_key.PresentedKey(key_id, made.secret)
-
-
-def _scopes(scopes: Iterable[Scope | str]) -> tuple[Scope, ...]:
-    known = ", ".join(Scope)
-    found = []
-    for one in checked_sequence(scopes, "scopes", "names"):
-        try:
-            found.append(Scope(one))
-        except ValueError:
-            raise InvalidOption(f"there is no scope {quoted(one)}; the scopes are: {known}") from None
-    if not found:
-        raise InvalidOption(f"a key needs at least one scope; the scopes are: {known}")
-    return tuple(dict.fromkeys(found))
 
 
 def _checked(options: KeyOptions, now: datetime) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from .._http.auth import Caller
 from .._model.key import ApiKey, Role, Scope
 from .._policy.addresses import parse_networks
-from .._policy.api_key import checked_label, checked_queues
+from .._policy.api_key import checked_label, checked_queues, checked_scopes
 from .._policy.input.options import checked_name
 from ..errors import InvalidOption, WindlassError
 from .view import DashboardSettings
@@ -58,7 +58,7 @@ async def resolved(resolve: Resolver, request: Request) -> Caller | None:
 def caller_with(access: Access) -> Caller:
     """Return the caller with this access; raises InvalidOption or ValueError."""
     name = checked_label(access.name)
-    scopes = Role(access.role).scopes if access.scopes is None else tuple(map(Scope, access.scopes))
+    scopes = Role(access.role).scopes if access.scopes is None else checked_scopes(access.scopes)
     key = ApiKey(
         name=f"user {name}",
         label=name,

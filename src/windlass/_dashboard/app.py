@@ -125,7 +125,7 @@ class Dashboard:
     ) -> Response:
         screen, parameters = _find(self._screens, segments)
         request.scope["path_params"] = parameters
-        view = View(service=self._service, caller=caller, http=request, settings=self.settings)
+        view = self._view(request, caller)
         if not screen.is_open_to(view):
             raise Problem("forbidden", f"this key may not see {screen.title.lower()}")
         if "live" in request.query_params and screen.live:
@@ -147,6 +147,12 @@ class Dashboard:
         page = {**self._frame(view.http, view.caller, screen, view), "problem": problem, "missing": missing}
         html = template.render(page=page, base=base, view=view, token=FormToken.shared(view.caller), **data)
         return _html(personal(view.http)(html), problem.status if problem else data.get("status", 200))
+
+    def _view(
+        self, request: Request, caller: Caller, form: Mapping[str, tuple[str, ...]] | None = None
+    ) -> View:
+        service = self._service.seen_by(caller)
+        return View(service=service, caller=caller, http=request, settings=self.settings, form=form or {})
 
     def _stream(self, screen: Screen, view: View, base: str) -> Response:
         """Send the block `live` of the page, again whenever it has changed."""
@@ -233,7 +239,7 @@ class Dashboard:
         if self.settings.read_only:
             raise Problem("forbidden", "this dashboard is read-only")
         request.scope["path_params"] = parameters
-        view = View(service=self._service, caller=caller, http=request, settings=self.settings, form=form)
+        view = self._view(request, caller, form)
         try:
             done = await action.handler(view)
         except (Problem, WindlassError) as error:

@@ -126,6 +126,7 @@ class Api:
             if route.requires_key:
                 caller = await service.authenticator.authenticate(request)
                 held.begin(caller.key_name, urgent=route.urgent)
+                service = service.seen_by(caller)
             service.rate_limiter.take_request(caller.key)
             response = await route.handler(service, caller, request)
             if caller.key is not None and (rates := service.rate_limiter.headers(caller.key)):

@@ -75,6 +75,11 @@ class Caller(Struct, frozen=True):
         return self.tenant, self.queues, scopes
 
     @property
+    def sees_payloads(self) -> bool:
+        """Whether what the caller reads has payloads, results and texts of tasks in it."""
+        return self.key is None or api_key.sees_payloads(self.key)
+
+    @property
     def is_bound(self) -> bool:
         """Whether the key is bound to a tenant or to queues."""
         return self.tenant is not None or self.queues is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
@@ -17,11 +18,12 @@ from .._observe.cached_reads import CachedReads
 from .._observe.overview import OverviewCache, read_tenants
 from .._store.served_queues import ServedQueues
 from ..app import App
-from .auth import Authenticator
+from .auth import Authenticator, Caller
 from .bounds.leases import KeyLeases
 from .bounds.quotas import QuotaStore
 from .bounds.rate_limit import Buckets, RateLimiter
 from .bounds.tenant_queues import TenantQueues
+from .masked_store import MaskedStore
 from .page import PageReader
 from .refusals import Refusals
 from .web.load import Load, LoadLimits
@@ -58,18 +60,42 @@ class Service:
         self.app = app
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
         meter = None if self.metrics is None else self.metrics.meter
-        self.store = QuotaStore(app.store, None if meter is None else meter.quota_exceeded)
+        self.store: QuotaStore | MaskedStore = QuotaStore(
+            app.store, None if meter is None else meter.quota_exceeded
+        )
         never_tell_enqueuer(self.store)  # who enqueues does not read this log, and would wait
-        self.leases = KeyLeases(self.store)
-        self.client = Client(self.store, app.builder, app.client.types)
-        self.operator = Operator(self.store, By(who="server"), app.client.types)
         self.authenticator = authenticator
         self.operations = operations  # for the OpenAPI document
         self.load = Load(limits)
         self.tenant_queues = TenantQueues(app.store, self.load.limits.queues_per_tenant)
         self.pages = PageReader()
-        self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
-        read = partial(read_tenants, app.store)
+        # Shared by all workers that claim from every queue:
+        self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
+        self.rate_limiter = RateLimiter(buckets, refused=None if meter is None else meter.rate_limited)
+        self.refusals = Refusals(meter)
+        self.closing = asyncio.Event()  # set when the server stops: long polls return at once
+        self.read_from(self.store)
+        self.whole_operator = self.operator  # reads payloads, to act with them and show nothing
+        self._masked: Service | None = None
+
+    def seen_by(self, caller: Caller) -> "Service":
+        """Return the service over what this caller may see of tasks and records."""
+        if caller.sees_payloads or isinstance(self.store, MaskedStore):
+            return self
+        if self._masked is None:
+            masked = copy(self)
+            masked.read_from(MaskedStore(self.store))
+            self._masked = masked
+        return self._masked
+
+    def read_from(self, store: QuotaStore | MaskedStore) -> None:
+        """Make all that reads tasks and records read them from this store."""
+        app, self.store = self.app, store
+        self.leases = KeyLeases(store)
+        self.client = Client(store, app.builder, app.client.types)
+        self.operator = Operator(store, By(who="server"), app.client.types)
+        self.overviews = OverviewCache(store, max_age=_OVERVIEW_AGE)
+        read = partial(read_tenants, store)
         self.tenants = CachedReads(read, "the tenants of a queue", max_age=_OVERVIEW_AGE)
         self.checks = CachedReads(
             self._check, "findings", max_age=_CHECK_AGE, timeout=_CHECK_TIME, is_partial=False
@@ -78,11 +104,6 @@ class Service:
         self.failures = CachedReads(self._read_failures, "the failures", max_age=_FAILURES_AGE)
         # History changes every 10 seconds, and adding it up takes long.
         self.histories = CachedReads(self._read_history, "the history", max_age=_HISTORY_AGE)
-        # Shared by all workers that claim from every queue:
-        self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
-        self.rate_limiter = RateLimiter(buckets, refused=None if meter is None else meter.rate_limited)
-        self.refusals = Refusals(meter)
-        self.closing = asyncio.Event()  # set when the server stops: long polls return at once
 
     async def _read_history(self, wanted: "HistoryRead") -> Any:
         return await wanted.read(self)

@@ -7,10 +7,14 @@ from msgspec import Struct
 
 
 class Scope(StrEnum):
-    """What a key allows. `admin` includes every other scope; no other scope includes another."""
+    """What a key allows. `admin` includes every other scope; no other scope includes another.
+
+    `observe` goes with `operate` only: such a key never gets a payload, nor what repeats one.
+    """
 
     ENQUEUE = "enqueue"  # enqueue tasks
     READ = "read"  # read tasks, queues and workers
+    OBSERVE = "observe"  # the same without payloads and texts
     WORK = "work"  # claim, run and settle tasks
     OPERATE = "operate"  # cancel, replay, discard; pause, limit, schedule
     REVEAL = "reveal"  # see secret values

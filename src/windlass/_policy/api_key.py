@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from .._model.key import ApiKey, FormerSecret, Login, Scope
 from ..errors import InvalidOption, Refused
-from .input.options import checked_name, checked_names
+from .input.options import checked_name, checked_names, checked_sequence
 from .input.quote import quoted, suggestion
 
 PREFIX = "wl"
@@ -58,6 +58,9 @@ LOGIN_LIFETIME = timedelta(hours=8)
 
 MAX_LOGINS = 1_000
 """Logins that a store keeps; beyond, the oldest end."""
+
+_BLIND = (Scope.OBSERVE, Scope.OPERATE)
+"""The scopes that a key may have which sees no payloads."""
 
 _STATE = frozenset(
     ("name", "hash", "created_at", "expires_at", "revoked_at", "rotated_at", "former", "last_used_at")
@@ -235,8 +238,7 @@ def check_stored(key: ApiKey) -> None:
     if len(key.former) > MAX_FORMER:
         raise InvalidOption(f"a key has at most {MAX_FORMER} former secrets")
     checked_label(key.label)
-    if not key.scopes:
-        raise InvalidOption("a key needs at least one scope")
+    checked_scopes(key.scopes)
     if key.tenant is not None:
         checked_name(key.tenant, "tenant")
     if key.queues is not None:
@@ -244,9 +246,34 @@ def check_stored(key: ApiKey) -> None:
     checked_rates({name: getattr(key, name) for name in RATES})
 
 
+def checked_scopes(scopes: Iterable[Scope | str]) -> tuple[Scope, ...]:
+    """Check the scopes of a key."""
+    known = ", ".join(Scope)
+    found = []
+    for one in checked_sequence(scopes, "scopes", "names"):
+        try:
+            found.append(Scope(one))
+        except ValueError:
+            raise InvalidOption(f"there is no scope {quoted(one)}; the scopes are: {known}") from None
+    if not found:
+        raise InvalidOption(f"a key needs at least one scope; the scopes are: {known}")
+    if Scope.OBSERVE in found and (others := [one for one in found if one not in _BLIND]):
+        raise InvalidOption(
+            f"the scope observe goes with operate only: with {others[0]} a key gets or writes payloads"
+        )
+    return tuple(dict.fromkeys(found))
+
+
 def allows(key: ApiKey, scope: Scope) -> bool:
-    """Whether a key has this scope, or admin."""
+    """Whether a key has this scope, or admin. One with `observe` may read: it is shown less."""
+    if not sees_payloads(key):
+        return scope in key.scopes if scope in _BLIND else scope is Scope.READ
     return scope in key.scopes or Scope.ADMIN in key.scopes
+
+
+def sees_payloads(key: ApiKey) -> bool:
+    """Whether what a key reads has payloads, results and texts of tasks in it."""
+    return Scope.OBSERVE not in key.scopes
 
 
 # -- logins ------------------------------------------------------------------------------------------

@@ -173,8 +173,11 @@ def test_an_unknown_rate() -> None:
         api_key.checked_rates({"tasks_rate": 1})
 
 
+OTHERS = [scope for scope in Scope if scope is not Scope.OBSERVE]
+
+
 @pytest.mark.parametrize("scope", Scope)
-@pytest.mark.parametrize("held", Scope)
+@pytest.mark.parametrize("held", OTHERS)
 def test_a_scope_allows_itself_and_admin_everything(held: Scope, scope: Scope) -> None:
     assert allows(kept(GOOD, scopes=(held,)), scope) == (held in (scope, Scope.ADMIN))
 
@@ -182,8 +185,23 @@ def test_a_scope_allows_itself_and_admin_everything(held: Scope, scope: Scope) -
 @pytest.mark.parametrize("scope", Scope)
 def test_several_scopes_allow_each_of_them_and_none_allows_nothing(scope: Scope) -> None:
     assert not allows(kept(GOOD, scopes=()), scope)
-    for held in combinations(Scope, 2):
+    for held in combinations(OTHERS, 2):
         assert allows(kept(GOOD, scopes=held), scope) == (scope in held or Scope.ADMIN in held)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_observe_reads_without_payloads_and_goes_with_operate_only(other: Scope) -> None:
+    """A key that has it beside another scope, as nobody can make one, sees no more for that."""
+    key = kept(GOOD, scopes=(Scope.OBSERVE, other))
+    allowed = {scope for scope in Scope if allows(key, scope)}
+    assert allowed == {Scope.OBSERVE, Scope.READ} | ({other} & {Scope.OPERATE})
+    assert not api_key.sees_payloads(key)
+    assert api_key.sees_payloads(kept(GOOD, scopes=(other,)))
+    if other is not Scope.OPERATE:
+        with pytest.raises(InvalidOption, match="observe goes with operate only"):
+            api_key.checked_scopes(key.scopes)
+    else:
+        assert api_key.checked_scopes(["operate", "observe"]) == (Scope.OPERATE, Scope.OBSERVE)
 
 
 NEW = new_key(bytes(range(1, LEAST + 1)))

@@ -46,13 +46,14 @@ class SyncKeys(Twin[Keys]):
 
             made = app.sync_operator.keys.create("shop", scopes=("enqueue", "read"), tenant="acme")
 
-        `label`: whose key it is, 1 to 100 characters. `scopes`: what it allows: "enqueue", "read", "work",
-        "operate", "admin". `tenant`, `queues`: only these [default: all]. `expires_in`: how long it is valid;
-        seconds, a timedelta or text such as "90d" [default: until it is revoked]. `rate`, `task_rate`,
-        `byte_rate`: at most this many requests, enqueued tasks, and bytes of those a second [default: no
-        bound]. `idempotency_key`: a repeat creates no second key and raises DuplicateKey with the id of the
-        first; its text cannot be returned again, but `rotate` makes another. Raises InvalidOption, and
-        IdempotencyConflict if the key was created with other options.
+        `label`: whose key it is, 1 to 100 characters. `scopes`: what it allows: "enqueue", "read", "observe",
+        "work", "operate", "reveal", "admin"; "observe" goes with "operate" only. `tenant`, `queues`: only
+        these [default: all]. `expires_in`: how long it is valid; seconds, a timedelta or text such as "90d"
+        [default: until it is revoked]. `rate`, `task_rate`, `byte_rate`: at most this many requests, enqueued
+        tasks, and bytes of those a second [default: no bound]. `idempotency_key`: a repeat creates no second
+        key and raises DuplicateKey with the id of the first; its text cannot be returned again, but `rotate`
+        makes another. Raises InvalidOption, and IdempotencyConflict if the key was created with other
+        options.
         """
         return self._loop.run(
             self._inner.create(label, scopes=scopes, idempotency_key=idempotency_key, **options)

@@ -25,7 +25,8 @@ _ABOUT = """
 A durable task queue: it keeps every task until that task has ended.
 
 Send your API key as `Authorization: Bearer wl_…`. Each operation names the scope that its key needs. A key
-may be bound to a tenant or to queues; everything else does not exist for it.
+may be bound to a tenant or to queues; everything else does not exist for it. Where the scope is `read`,
+`observe` will do: then responses have `[secret]` in place of payloads, results and texts.
 
 Instants are ISO 8601 with a time zone, durations are seconds, and unknown values are null. Unknown fields,
 and names that occur twice in an object, are refused. Lists are paged: follow `cursor`, or the header `Link`.

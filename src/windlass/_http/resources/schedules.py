@@ -188,7 +188,8 @@ async def trigger_schedule(request: ApiRequest[ReasonQuery, None]) -> ApiRespons
 
     With the header `Idempotency-Key` a repeat within 7 days gets the same response and enqueues nothing.
     """
-    operator, key = request.operator(request.query.why).schedules, request.caller.key
+    whole, key = request.service.whole_operator, request.caller.key
+    operator = whole.acting_as(request.by(request.query.why)).schedules  # the task gets the whole payload
     if key is not None and limits_work(key):
         task = triggered_task((await operator.get(request.path("name"))).schedule, new_id)
         request.service.rate_limiter.take_work(key, [task])

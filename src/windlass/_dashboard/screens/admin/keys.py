@@ -17,6 +17,7 @@ keys = Pages()
 SCOPES = {
     Scope.ENQUEUE: "add tasks",
     Scope.READ: "see tasks, queues and workers",
+    Scope.OBSERVE: "see them without payloads, results and texts; alone, or with operate",
     Scope.WORK: "claim, run and settle tasks",
     Scope.OPERATE: "cancel, replay, discard; pause, limit, schedule",
     Scope.REVEAL: "see secret values",

@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from msgspec import Struct
 
+from ._model.brief import Brief
 from ._policy.addresses import Network, refused
 
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -34,7 +35,7 @@ class FetchRefused(FetchError):
     """A request that is not allowed: no attempt can succeed."""
 
 
-class _Request(Struct, frozen=True, kw_only=True):
+class _Request(Brief, Struct, frozen=True, kw_only=True):
     """What is sent to each URL in turn."""
 
     method: str
@@ -44,7 +45,7 @@ class _Request(Struct, frozen=True, kw_only=True):
     cut: bool
 
 
-class Fetched(Struct, frozen=True, kw_only=True):
+class Fetched(Brief, Struct, frozen=True, kw_only=True):
     """A response: its status, its headers by names in lower case, and as much as was read of its body."""
 
     status: int

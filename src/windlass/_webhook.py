@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ._fetch import Fetcher, FetchError
 from ._model.alert import Alert, AlertNotice, Turn
+from ._model.brief import Brief
 from ._policy.addresses import Network
 from .alerts import ID_HEADER, TIME_HEADER, sign
 from .errors import InvalidOption
@@ -17,7 +18,7 @@ from .errors import InvalidOption
 DEADLINE = 5.0  # seconds for all of it: resolving, connecting, sending and the status line
 
 
-class Message(Struct, frozen=True):
+class Message(Brief, Struct, frozen=True):
     """A message: its id, the same each time it is sent, and its body."""
 
     id: str

@@ -20,6 +20,7 @@ from hashlib import sha256
 from msgspec import Struct
 
 from ._model.alert import Turn
+from ._model.brief import Secret
 from .errors import InvalidOption
 
 __all__ = ["AlertEvent", "Turn", "sign", "verify_signature"]
@@ -33,15 +34,6 @@ _MAX_HEADER = 4_000
 _ID = re.compile(r"[!-\-/-~]{1,256}")
 _TIME = re.compile(r"[0-9]{1,12}")
 _ONE = re.compile(r"[^,\s]+")  # one of several secrets
-
-
-class Secret(str):
-    """Text that its repr does not show."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "Secret(…)"
 
 
 class AlertEvent(Struct, frozen=True, kw_only=True):

@@ -17,13 +17,14 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from ._encryption.keys import Keyring
+from ._model.brief import Brief, Secret
 from ._policy.addresses import Network, parse_networks
 from ._policy.input.options import checked_name, parse_duration
 from ._policy.input.quote import quoted, suggestion
 from ._policy.input.trace import RELATIONS
 from ._policy.quota import parse_size
 from ._policy.secrets.patterns import checked_patterns
-from .alerts import Secret, checked_secret
+from .alerts import checked_secret
 from .errors import InvalidOption
 
 Environment: TypeAlias = Mapping[str, str]
@@ -62,7 +63,7 @@ class Size(int):
     __slots__ = ()
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class Settings(Brief, Struct, frozen=True, kw_only=True):
     """The settings in force. None: as the app has it, or else the default."""
 
     store: str | None = None

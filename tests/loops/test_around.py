@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.contents import contents
 from tests.loops import child_tasks, hooked_tasks
 from tests.loops.child_tasks import app as child_app
 from tests.loops.workers import assert_nothing_held, drained, error_of, eventually, pause, tasks, working
@@ -457,7 +458,7 @@ async def test_the_outcome_of_a_child_is_kept_through_a_task_group(
 
     [task] = await tasks(child)
     assert (task.state, task.attempt) == (state, attempt)
-    assert "raised by the around" not in str(task.error)
+    assert "raised by the around" not in contents(task.error)
 
 
 async def test_it_sees_that_a_child_died_or_timed_out(child: App) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.contents import contents
 from tests.loops import child_tasks
 from tests.loops.workers import dead_worker, drained, tasks
 from windlass import (
@@ -78,9 +79,9 @@ async def stored(store: Store) -> bytes:
     page = Page(limit=1000)
     kinds = (Schedule, Declaration, Audit, DeclaredType)
     found = [*(await store.find(Filter(), page)).items]
-    kept = [str(one) for kind in kinds for one in (await store.records(kind, page)).items]
-    attempts = [str(await store.attempts(task.id)) for task in found]
-    return "\n".join([*map(str, found), *kept, *attempts]).encode()
+    kept = [contents(one) for kind in kinds for one in (await store.records(kind, page)).items]
+    attempts = [contents(await store.attempts(task.id)) for task in found]
+    return "\n".join([*map(contents, found), *kept, *attempts]).encode()
 
 
 def everything_in(folder: Path) -> bytes:
@@ -196,10 +197,10 @@ async def test_what_a_fan_in_repeats_is_encrypted_and_masked(
     assert CANARY.encode() not in await stored(store)
     for reader in (app, App(store, encryption=None)):
         (shown,) = await reader.client.types.with_result_secrets([await reader.operator.task(last.id)])
-        assert CANARY not in str(task_document(shown))
+        assert CANARY not in contents(task_document(shown))
 
     (alone,) = (await app.store.find(Filter(ids=(last.id,)), Page())).items  # as if the others were pruned
-    assert CANARY not in str(task_document(alone))
+    assert CANARY not in contents(task_document(alone))
 
 
 async def test_what_follows_a_fan_in_is_encrypted_too(

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.contents import contents
 from tests.loops import child_tasks
 from tests.loops.workers import drained
 from windlass import RESULT, App, Backoff, Context, Fatal, chain
@@ -23,7 +24,7 @@ async def stored(app: App) -> str:
     """All that the store keeps of tasks, apart from payloads and results, which handlers need."""
     tasks = [task async for task in app.operator.every()]
     attempts = [await app.store.attempts(task.id) for task in tasks]
-    return repr([(task.error, task.progress, some) for task, some in zip(tasks, attempts, strict=True)])
+    return contents([(task.error, task.progress, some) for task, some in zip(tasks, attempts, strict=True)])
 
 
 async def shown(app: App) -> str:

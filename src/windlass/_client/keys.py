@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from msgspec import Struct
 
+from .._model.brief import Brief
 from .._model.filter import By
 from .._model.key import ApiKey, Login, Scope
 from .._policy import api_key
@@ -31,14 +32,11 @@ class KeyOptions(KeyRates, total=False):
     expires_in: timedelta | float | str | None
 
 
-class NewKey(Struct, frozen=True):
+class NewKey(Brief, Struct, frozen=True):
     """A key just created or rotated. `text` is what its holder sends; it is not stored, so keep it now."""
 
     key: ApiKey
     text: str
-
-    def __repr__(self) -> str:
-        return f"NewKey(key={self.key!r}, text=…)"
 
 
 class Keys:

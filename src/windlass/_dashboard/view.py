@@ -18,6 +18,7 @@ from .._http.auth import Caller
 from .._http.operation import ApiRequest, ApiResponse, Operation
 from .._http.service import Service
 from .._http.web.body import decode_errors
+from .._model.brief import Brief
 from .._model.key import Role, Scope
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class DashboardSettings(Struct, frozen=True, kw_only=True):
     proxy_role: Role = Role.READ
 
 
-class View(Struct, frozen=True, kw_only=True):
+class View(Brief, Struct, frozen=True, kw_only=True):
     """A request for a page, by a caller who is known."""
 
     service: Service

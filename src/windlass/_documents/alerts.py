@@ -5,11 +5,12 @@ from typing import Literal
 from msgspec import Struct
 
 from .._client.alerts import AlertStatus
+from .._model.brief import Brief
 from .._policy.alerts import webhook_origin
 from .fields import Instant, build_document
 
 
-class AlertDocument(Struct, kw_only=True):
+class AlertDocument(Brief, Struct, kw_only=True):
     """An alert: `state`, the `number` of dead letters it counts now, and the `count` that raises it.
 
     `window` null: dead letters of any age. `webhook` shows only the host unless revealed; `unsent` messages

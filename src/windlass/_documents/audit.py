@@ -5,13 +5,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from .._model.brief import Brief
 from .._model.queue import Window
 from .._model.record import Audit
 from .._policy.order.window_options import format_window
 from .fields import Id, Instant, build_document
 
 
-class AuditDocument(Struct, kw_only=True):
+class AuditDocument(Brief, Struct, kw_only=True):
     """Who did what, and why: to the task `task_id`, or to the record that `subject` names ("queue mail").
 
     `summary` says what was done in one sentence; `detail` is JSON with what it was done to.

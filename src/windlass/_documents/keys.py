@@ -5,12 +5,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from .._model.brief import Brief
 from .._model.key import ApiKey, Login, Scope
 from .fields import Instant, build_document
 from .quotas import QuotaDocument
 
 
-class KeyDocument(Struct, kw_only=True):
+class KeyDocument(Brief, Struct, kw_only=True):
     """An API key, without its secret."""
 
     id: str

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from .._model.brief import Brief
 from .._model.limit import Limit, Usage
 from .fields import build_document
 
@@ -11,7 +12,7 @@ MAX_USAGES = 1_000
 """A limit counted by tenant may have any number of values; its document lists the busiest."""
 
 
-class UsageDocument(Struct, kw_only=True):
+class UsageDocument(Brief, Struct, kw_only=True):
     """Use of a limit by one value: tasks running, and starts left right now (null: the limit has no rate).
 
     `share` is how much of the limit that is: at 1 no more may start; above 1 it was lowered meanwhile.

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from .._client.schedules import PastTick, ScheduleStatus
+from .._model.brief import Brief
 from .._model.schedule import Missed, Overlap
 from .._model.state import State
 from .._policy.calendar.rule_words import rule_words
@@ -12,7 +13,7 @@ from .._policy.secrets.shown import masked_schedule
 from .fields import Id, Instant, build_document, shown_json
 
 
-class ScheduleDocument(Struct, kw_only=True):
+class ScheduleDocument(Brief, Struct, kw_only=True):
     """A schedule and its state. `next_at` is null while it is paused; `declared`: by a program, in code.
 
     `description` is its rule in words, empty if it cannot be read. `late`: seconds since the first tick that

@@ -11,6 +11,7 @@ from .._client.client import Handle
 from .._client.sync.client import SyncHandle
 from .._client.tasks.export import EndedTask
 from .._model.attempt import Attempt
+from .._model.brief import Brief
 from .._model.filter import Failure
 from .._model.state import State
 from .._model.task import Documented, Error, Progress, Task
@@ -21,7 +22,7 @@ from .._policy.secrets.shown import masked_task
 from .fields import Id, Instant, build_document, shown_json
 
 
-class ErrorDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+class ErrorDocument(Brief, Struct, kw_only=True, forbid_unknown_fields=True):
     """Why an attempt failed. Long texts are cut in the middle."""
 
     type: Annotated[str, Meta(min_length=1)]
@@ -29,14 +30,14 @@ class ErrorDocument(Struct, kw_only=True, forbid_unknown_fields=True):
     traceback: str | None = None
 
 
-class ProgressDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+class ProgressDocument(Brief, Struct, kw_only=True, forbid_unknown_fields=True):
     """Progress of a running task: `fraction` is from 0 to 1. A long `message` is cut at its end."""
 
     fraction: float
     message: str = ""
 
 
-class StepDocument(Struct, kw_only=True):
+class StepDocument(Brief, Struct, kw_only=True):
     """A task that is enqueued when its predecessor completes or, with `on_failure`, if it dies.
 
     `before`: the last task of its group, which waits for it, too. `next`: the steps that follow it.
@@ -51,7 +52,7 @@ class StepDocument(Struct, kw_only=True):
     next: "list[StepDocument]" = []
 
 
-class TaskDocument(Struct, kw_only=True):
+class TaskDocument(Brief, Struct, kw_only=True):
     """A task. Secret fields of payload and result are masked."""
 
     id: Id
@@ -149,7 +150,7 @@ class ChainPage(Struct, kw_only=True):
     cursor: str | None
 
 
-class AttemptDocument(Struct, kw_only=True):
+class AttemptDocument(Brief, Struct, kw_only=True):
     """One settled attempt of a task."""
 
     number: int

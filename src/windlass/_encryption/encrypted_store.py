@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from .._handler.predecessors import secrets_in_results
+from .._model.brief import Brief
 from .._model.filter import (
     MAX_PAGE,
     Action,
@@ -44,7 +45,7 @@ T = TypeVar("T")
 _MAX_RUNNING = 20_000
 
 
-class _Secrets(Struct, frozen=True):
+class _Secrets(Brief, Struct, frozen=True):
     """What the result of a running task, and its successors, must be encrypted by."""
 
     place: Place

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from .._model.brief import Brief
 from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.state import State
 from .._model.task import Task, TaskId
@@ -16,7 +17,7 @@ from ..errors import InvalidOption
 from ..signals import Fatal
 
 
-class FullPayload(Struct, frozen=True):
+class FullPayload(Brief, Struct, frozen=True):
     """A payload with the predecessors' results in it, and the secret values that these may have."""
 
     payload: bytes

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .._client.operator import Operator
+from .._model.brief import Brief
 from .._model.filter import By
 from .._model.key import Scope
 from .auth import Caller
@@ -36,7 +37,7 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """No query parameters."""
 
 
-class ApiRequest(Struct, Generic[Q, B_co], frozen=True, kw_only=True):
+class ApiRequest(Brief, Struct, Generic[Q, B_co], frozen=True, kw_only=True):
     """A request that has been authorised and decoded; `http` is Starlette's."""
 
     service: Service
@@ -80,7 +81,7 @@ AnyRequest: TypeAlias = ApiRequest[Any, Any]
 """A request whose query and body are not read; as a handler's parameter: it has neither."""
 
 
-class ApiResponse(Struct, Generic[R], frozen=True, kw_only=True):
+class ApiResponse(Brief, Struct, Generic[R], frozen=True, kw_only=True):
     """A response with a status or headers of its own; handlers return a bare value otherwise."""
 
     value: R

@@ -14,6 +14,7 @@ from .._client.client import Handle
 from .._client.tasks.predecessors import existing
 from .._documents.fields import Id, Instant, Seconds
 from .._encryption.encrypted_store import keyring_of
+from .._model.brief import Brief
 from .._model.filter import Filter, Page
 from .._model.options import Options
 from .._model.task import NewTask, Predecessor, Task, TaskId
@@ -58,7 +59,7 @@ _STEP_OPTIONS = (
 _TASK_OPTIONS = (*_STEP_OPTIONS, "run_at", "expires_at", "idempotency_key", "idempotency_for", "trace")
 
 
-class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
+class StepInput(Brief, Struct, kw_only=True, forbid_unknown_fields=True):
     """A task that is enqueued when its predecessor completes or, with `on_failure`, if it dies.
 
     `result_into` names the parameter that receives the predecessor's result, or what it died of.
@@ -81,7 +82,7 @@ class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
     next: "list[StepInput]" = []
 
 
-class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
+class TaskInput(Brief, Struct, kw_only=True, forbid_unknown_fields=True):
     """A task to enqueue. Omitted fields take the task type's defaults.
 
     Give `run_at` or `delay`, not both; `expires` or `expires_at`, not both. `after`: ids of tasks to wait

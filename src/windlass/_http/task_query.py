@@ -12,6 +12,7 @@ from starlette.datastructures import URL
 from .._documents.fields import Id, Instant
 from .._documents.tasks import TaskDocument, TaskPage, task_document
 from .._model.attempt import Attempt
+from .._model.brief import Brief
 from .._model.filter import MAX_PAGE, Filter, Page, Slice
 from .._model.key import Scope
 from .._model.state import State
@@ -41,7 +42,7 @@ Cursor = Annotated[str, Meta(description="The `cursor` of the previous page.")]
 Several = Meta(min_length=1, max_length=1_000)  # an empty list must not match everything
 
 
-class TaskFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TaskFilter(Brief, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Criteria that tasks must match, all of them; of several values of one criterion, any."""
 
     id: Annotated[list[Id], Several] = []

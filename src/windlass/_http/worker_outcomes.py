@@ -15,6 +15,7 @@ from .._documents.tasks import ErrorDocument, ProgressDocument
 from .._handler.failure import bounded_error
 from .._handler.predecessors import payload_with_results
 from .._model import outcome as outcomes
+from .._model.brief import Brief
 from .._model.lease import Lease
 from .._model.task import Error, Progress, Task, TaskId
 from .._model.verdict import Receipt, Settlement
@@ -34,7 +35,7 @@ from .task_query import visible_tasks
 OutcomeName = Literal["returned", "failed", "snoozed", "timedout", "interrupted", "stopped", "unhandled"]
 
 
-class OutcomeInput(Struct, kw_only=True, forbid_unknown_fields=True):
+class OutcomeInput(Brief, Struct, kw_only=True, forbid_unknown_fields=True):
     """The outcome of a claimed task; `id` and `fence` are the lease from the claim.
 
     `returned`: it completed, with an optional `result`. `failed`: with an `error`, and optionally `fatal` (do

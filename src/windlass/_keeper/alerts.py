@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._model.alert import Alert, AlertNotice, AlertState, DeadLetter, Turn
+from .._model.brief import Brief
 from .._model.filter import Filter, Page
 from .._observe.logs import log_alert
 from .._policy import alerts as policy
@@ -46,7 +47,7 @@ class AlertNotifier:
                 logger.exception("alert %s: a listener raised", event.alert)
 
 
-class _Delivery(Struct, frozen=True):
+class _Delivery(Brief, Struct, frozen=True):
     """A notice on its way to a webhook."""
 
     notice: AlertNotice

@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from ..errors import InvalidOption
+from .brief import Brief
 from .task import TaskId
 
 MAX_COUNT = 1_000_000
@@ -20,7 +21,7 @@ class Turn(StrEnum):
     CLEARED = "cleared"
 
 
-class Alert(Struct, frozen=True, gc=False, kw_only=True):
+class Alert(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """Raised at `count` dead letters of this type and queue (None: any); cleared after fewer for `hold`."""
 
     name: str
@@ -46,12 +47,8 @@ class Alert(Struct, frozen=True, gc=False, kw_only=True):
                 f"the window of alert {self.name!r} must be greater than 0; leave it out to count all"
             )
 
-    def __repr__(self) -> str:
-        """Leave out the webhook: its path often holds a secret."""
-        return f"Alert(name={self.name!r}, type={self.type!r}, queue={self.queue!r}, count={self.count!r})"
 
-
-class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
+class DeadLetter(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """A dead letter as a notice names it, without payload or error message: they may hold secrets."""
 
     id: TaskId
@@ -73,7 +70,7 @@ class AlertNotice(Struct, frozen=True, gc=False, kw_only=True):
     due_at: datetime | None = None  # earliest time of the next attempt to send it
 
 
-class AlertState(Struct, frozen=True, gc=False, kw_only=True):
+class AlertState(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """The state of an alert: since when it is raised, the last notice, and the notices not yet sent."""
 
     name: str

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from .brief import Brief
 from .task import Documented, Error, Task, TaskId
 from .verdict import Complete, Postpone, Settlement
 
@@ -18,7 +19,7 @@ def is_recorded(settlement: Settlement) -> bool:
     return settlement.outcome not in _UNSTARTED or not isinstance(settlement.verdict, Postpone)
 
 
-class Attempt(Struct, Documented, frozen=True, gc=False, kw_only=True):
+class Attempt(Brief, Struct, Documented, frozen=True, gc=False, kw_only=True):
     """One lease from claim to settlement. A snooze or release is recorded, but does not raise `number`."""
 
     task_id: TaskId

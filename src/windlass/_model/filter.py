@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from ..errors import InvalidOption
+from .brief import Brief
 from .state import PENDING, State
 from .task import MAX_DELAY, Documented, Error, Task, TaskId
 
@@ -18,7 +19,7 @@ T = TypeVar("T")
 MAX_PAGE = 1000
 
 
-class Filter(Struct, frozen=True, gc=False, kw_only=True):
+class Filter(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """Which tasks: every field that is set must match; an empty filter matches all.
 
     `created_after` and `finished_after` are inclusive, `created_before` and `finished_before` exclusive.
@@ -57,7 +58,7 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
                 force_setattr(self, name, tuple(value))
 
 
-class Page(Struct, frozen=True, gc=False, kw_only=True):
+class Page(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """Which page of a listing, ordered by id and so by age. `cursor` is the last id of the previous page."""
 
     limit: int = 100
@@ -65,7 +66,7 @@ class Page(Struct, frozen=True, gc=False, kw_only=True):
     newest_first: bool = False
 
 
-class Slice(Struct, Generic[T], frozen=True, gc=False, kw_only=True):
+class Slice(Brief, Struct, Generic[T], frozen=True, gc=False, kw_only=True):
     """The items of a page; `cursor` leads to the next page, and is None on the last."""
 
     items: tuple[T, ...]
@@ -92,7 +93,7 @@ class Dimension(StrEnum):
     FAILURE = "failure"  # "" for tasks without one
 
 
-class Count(Struct, frozen=True, gc=False, kw_only=True):
+class Count(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """The number of tasks with these values, one value for each dimension. Not `exact`: an estimate.
 
     `oldest_at` is when the first of them was due; for an estimate, the first of those examined. `steps` and
@@ -126,7 +127,7 @@ class Failure(Struct, Documented, frozen=True, kw_only=True):
     queues: tuple[str, ...]
 
 
-class By(Struct, frozen=True, gc=False, kw_only=True):
+class By(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """Who acts and why, for the audit log."""
 
     who: str
@@ -139,7 +140,7 @@ class CancelTasks(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):
     by: By
 
 
-class Replay(Struct, frozen=True, gc=False, kw_only=True, tag="replay"):
+class Replay(Brief, Struct, frozen=True, gc=False, kw_only=True, tag="replay"):
     """Make dead or cancelled tasks due again with attempt 0 and without an expiry.
 
     With `payload`, they get another payload; `fingerprint` is that of the other payload, for tasks that have
@@ -195,7 +196,7 @@ LoggedAction: TypeAlias = Reveal | Trigger
 """What only the audit log records."""
 
 
-class TaskDocuments(Struct, frozen=True, gc=False, kw_only=True):
+class TaskDocuments(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """The JSON that a task is stored with: its payload, the steps that follow it, its result."""
 
     payload: bytes

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from .brief import Brief
+
 
 class Scope(StrEnum):
     """What a key allows. `admin` includes every other scope; no other scope includes another.
@@ -41,14 +43,14 @@ _ROLES = {
 }
 
 
-class FormerSecret(Struct, frozen=True, gc=False, kw_only=True):
+class FormerSecret(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """The hash of a secret that a rotation has replaced; it is valid until `expires_at`."""
 
     hash: str
     expires_at: datetime
 
 
-class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
+class ApiKey(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """A key as it is stored: the hash of its secret, never the secret itself.
 
     A revoked key is kept, so that a server that once had keys stays closed. `tenant` and `queues` restrict
@@ -78,7 +80,7 @@ class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
         return max((former.expires_at for former in self.former), default=None)
 
 
-class Login(Struct, frozen=True, gc=False, kw_only=True):
+class Login(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """Someone who is signed in to the dashboard with a key.
 
     The browser has a random value, of which the store has only the hash. The login ends with the key, and

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from .brief import Brief
 from .queue import Level
 from .record import Worker
 from .task import Progress, Task, TaskId
@@ -85,7 +86,7 @@ class Heartbeat(Struct, frozen=True, gc=False, kw_only=True):
     progress: tuple[ProgressReport, ...] = ()
 
 
-class CancelRequest(Struct, frozen=True, gc=False):
+class CancelRequest(Brief, Struct, frozen=True, gc=False):
     """A running task that was asked to stop: by whom, and why."""
 
     task_id: TaskId

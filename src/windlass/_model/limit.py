@@ -6,6 +6,7 @@ from math import ceil
 from msgspec import Struct
 
 from ..errors import InvalidOption
+from .brief import Brief
 
 COLUMNS = ("queue", "type", "tenant")
 """What a limit can be counted by without reading the payload; any other `by` names a payload field."""
@@ -83,7 +84,7 @@ class Limit(Struct, frozen=True, gc=False, kw_only=True):
         return sorted(usages, key=lambda usage: (-self.used(usage), -usage.running, usage.value))
 
 
-class Usage(Struct, frozen=True, gc=False, kw_only=True):
+class Usage(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """What one value of a limit's `by` uses. `name` is the store's key for the pair of limit and value."""
 
     name: str

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from msgspec import Struct
 
 from ..errors import InvalidOption
+from .brief import Brief
 from .queue import Retention
 from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, MAX_DELAY
 
@@ -36,7 +37,7 @@ class Options(TypedDict, total=False):
     trace: str
 
 
-class Defaults(Struct, frozen=True, gc=False, kw_only=True):
+class Defaults(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """The options that a task type declares for all its tasks."""
 
     queue: str = DEFAULT_QUEUE

@@ -5,10 +5,11 @@ from typing import TypeAlias, get_args
 
 from msgspec import Struct
 
+from .brief import Brief
 from .task import Error
 
 
-class Returned(Struct, frozen=True, gc=False, tag=True):
+class Returned(Brief, Struct, frozen=True, gc=False, tag=True):
     """The handler returned; `result` is JSON, or None when it returned nothing."""
 
     result: bytes | None = None

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from .alert import Alert, AlertState
+from .brief import Brief
 from .key import ApiKey, Login
 from .limit import Limit, Quota, Usage
 from .options import DeclaredType
@@ -19,7 +20,7 @@ MAX_PLACE = 300
 """Characters of the place of a stuck handler."""
 
 
-class StuckHandler(Struct, frozen=True, gc=False, kw_only=True):
+class StuckHandler(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """A handler that runs on after its timeout; `overrun` is by how many seconds, when its worker said so.
 
     `place`: the line where it was found, "" if that cannot be seen. `replaced`: its slot is used again, and
@@ -68,7 +69,7 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     expires_at: datetime
 
 
-class Audit(Struct, frozen=True, gc=False, kw_only=True):
+class Audit(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """Who did what to a task, or to the record that `subject` names ("queue mail"), and why."""
 
     id: str
@@ -105,7 +106,7 @@ class AuditFilter(Struct, frozen=True, gc=False, kw_only=True):
 ARCHIVE_NAME = "history"
 
 
-class Archive(Struct, frozen=True, gc=False, kw_only=True):
+class Archive(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """While a store has this record, archiving is on: only tasks that ended before `until` are pruned.
 
     Every one of them was written to a file. `directory` is where, on the host that wrote the last one.
@@ -116,7 +117,7 @@ class Archive(Struct, frozen=True, gc=False, kw_only=True):
     directory: str = ""
 
 
-class Declaration(Struct, frozen=True, gc=False, kw_only=True):
+class Declaration(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """What programs last declared for a queue or limit, to detect an operator's change."""
 
     name: str  # kind and name of the subject: "queue/mail"
@@ -133,7 +134,7 @@ class Declaration(Struct, frozen=True, gc=False, kw_only=True):
         return self.name.partition("/")[2]
 
 
-class DisabledEndpoint(Struct, frozen=True, gc=False, kw_only=True):
+class DisabledEndpoint(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """An endpoint that responded with 410 Gone to a task of this tenant: nothing more is sent to it for it.
 
     `name` is a digest of both. `endpoint` is what may be shown of it: its name in the settings, or the scheme
@@ -223,7 +224,7 @@ class ShardMap(Struct, frozen=True, gc=False, kw_only=True):
     name: str = SHARD_MAP_NAME
 
 
-class ShardStatus(Struct, frozen=True, kw_only=True):
+class ShardStatus(Brief, Struct, frozen=True, kw_only=True):
     """A shard: `state` is open, draining or unavailable; `stray` tasks are of queues that are elsewhere."""
 
     name: str

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from msgspec import Struct
 
+from .brief import Brief
 from .options import Unique
 from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, TaskId
 
@@ -48,7 +49,7 @@ class ScheduleOptions(ScheduleTiming, total=False):
     secret: Sequence[str]
 
 
-class Schedule(Struct, frozen=True, gc=False, kw_only=True):
+class Schedule(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """When to enqueue which task: by `cron` in time zone `zone`, or at every multiple of `every`.
 
     Not validated here: a record that one program cannot read must not keep it from reading the others.

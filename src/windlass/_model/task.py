@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from .brief import Brief
 from .state import State
 
 TaskId: TypeAlias = str
@@ -76,7 +77,7 @@ def _documents() -> Any:
     return import_module("windlass._documents.tasks")
 
 
-class Error(Struct, frozen=True, gc=False, kw_only=True):
+class Error(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """An error of a task: bounded in size, printable, free of secrets. Never an exception object."""
 
     type: str
@@ -84,14 +85,14 @@ class Error(Struct, frozen=True, gc=False, kw_only=True):
     traceback: str | None = None
 
 
-class Progress(Struct, Documented, frozen=True, gc=False, kw_only=True):
+class Progress(Brief, Struct, Documented, frozen=True, gc=False, kw_only=True):
     """The progress that a running task reports."""
 
     fraction: float
     message: str = ""
 
 
-class NewTask(Struct, frozen=True, gc=False, kw_only=True):
+class NewTask(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """A validated task, ready to be stored.
 
     `run_at` and `delay` exclude each other; with neither, the task is due at once. Stores refuse a `run_at`
@@ -127,7 +128,7 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     enqueued_by: str = ""
 
 
-class Predecessor(Struct, frozen=True, gc=False):
+class Predecessor(Brief, Struct, frozen=True, gc=False):
     """What a task takes over from one that it waits for. None of it ever changes."""
 
     id: TaskId
@@ -136,7 +137,7 @@ class Predecessor(Struct, frozen=True, gc=False):
     secret: tuple[str, ...] = ()  # fields of its payload, which its result may contain
 
 
-class Enqueued(Struct, frozen=True, gc=False, kw_only=True):
+class Enqueued(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """The result of an enqueue: the task's id. `created` is False if the task existed before.
 
     `cancelled` is the reason if the new task was cancelled at once, as a predecessor had been.
@@ -147,8 +148,13 @@ class Enqueued(Struct, frozen=True, gc=False, kw_only=True):
     cancelled: str | None = None
 
 
-class Task(Struct, Documented, frozen=True, gc=False):
+class Task(Brief, Struct, Documented, frozen=True, gc=False):
     """A task as the store had it at one moment."""
+
+    _repr_fields: ClassVar[tuple[str, ...]] = (
+        *("id", "type", "queue", "tenant", "state", "attempt"),
+        *("payload", "result", "error", "progress"),
+    )
 
     id: TaskId
     type: str

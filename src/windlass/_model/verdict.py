@@ -7,12 +7,13 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from .brief import Brief
 from .lease import Claimed, Lease, ProgressReport
 from .task import Error, NewTask, Progress
 from .transition import TaskTransition
 
 
-class Complete(Struct, frozen=True, gc=False, kw_only=True, tag="complete"):
+class Complete(Brief, Struct, frozen=True, gc=False, kw_only=True, tag="complete"):
     """End as completed, and enqueue the successors in the same step; duplicates end cancelled."""
 
     result: bytes | None = None
@@ -52,7 +53,7 @@ class Cancel(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):
 Verdict: TypeAlias = Complete | Postpone | Bury | Cancel
 
 
-class Settlement(Struct, frozen=True, gc=False, kw_only=True):
+class Settlement(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """A lease and the verdict that ends it. `outcome` and `duration` go into the attempt's record.
 
     `progress` is the last that the handler reported; None leaves it as it is. `notes` are facts of the

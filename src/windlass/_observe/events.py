@@ -6,6 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .._model.brief import Brief
 from .._model.state import State
 from .._model.task import Error, NewTask, Task, TaskId
 from .._model.transition import TaskTransition
@@ -33,7 +34,7 @@ class EventName(StrEnum):
     STUCK = "stuck"  # no transition: its handler runs on after its timeout
 
 
-class Event(Struct, frozen=True, gc=False, kw_only=True):
+class Event(Brief, Struct, frozen=True, gc=False, kw_only=True):
     """A transition of one task, or of `number` tasks. Never carries payload or result. Times are seconds."""
 
     name: EventName

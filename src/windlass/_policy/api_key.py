@@ -14,6 +14,7 @@ from typing import Any, TypedDict, cast
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from .._model.brief import Brief
 from .._model.key import ApiKey, FormerSecret, Login, Scope
 from ..errors import InvalidOption, Refused
 from .input.options import checked_name, checked_names, checked_sequence
@@ -76,17 +77,11 @@ class Rejection(StrEnum):
     REVOKED = "revoked"
 
 
-class PresentedKey(Struct, frozen=True):
+class PresentedKey(Brief, Struct, frozen=True):
     """A key as its holder sends it."""
 
     id: str
     secret: str
-
-    def __repr__(self) -> str:
-        return f"PresentedKey(id={self.id!r}, secret=…)"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("id", self.id)]
 
     @property
     def text(self) -> str:

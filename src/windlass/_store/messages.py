@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from .._model.attempt import Attempt
+from .._model.brief import Brief
 from .._model.filter import Action, By, Count, Dimension, Filter, Page, Reveal, Rewrite, Slice
 from .._model.key import Scope
 from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
@@ -37,7 +38,7 @@ MAX_REQUEST_BYTES = 64 << 20
 _NULL = b"null"
 
 
-class Request(Struct, Generic[T], frozen=True):
+class Request(Brief, Struct, Generic[T], frozen=True):
     """A call of one verb; T is the type of the response."""
 
     verb: ClassVar[str]

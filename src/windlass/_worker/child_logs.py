@@ -20,6 +20,7 @@ from typing import Any, TypeGuard
 import msgspec
 from msgspec import Struct
 
+from .._model.brief import Brief
 from .._observe.log_secrets import STANDARD_FIELDS, SecretFilter
 from .._observe.logs import context_fields, enable_loggers, traceback_of
 from .._policy.input.quote import counted, shorten
@@ -33,7 +34,7 @@ _HEADER = 4
 _ALL = 0  # the level of a handler that takes everything
 
 
-class SentRecord(Struct, frozen=True, kw_only=True):
+class SentRecord(Brief, Struct, frozen=True, kw_only=True):
     """A log record of a child. `fields` are its extra fields, and those of the running task."""
 
     name: str

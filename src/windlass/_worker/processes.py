@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from .._handler.names import module_name
+from .._model.brief import Brief
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed
 from .._model.task import Error, Progress, Task
 from .._policy.input.quote import counted
@@ -45,7 +46,7 @@ class Hello(Struct, frozen=True, kw_only=True, tag="hello"):
     imports: tuple[str, ...] = ()
 
 
-class RunRequest(Struct, frozen=True, kw_only=True, tag="run"):
+class RunRequest(Brief, Struct, frozen=True, kw_only=True, tag="run"):
     """Run a task with this payload."""
 
     module: str
@@ -74,7 +75,7 @@ class ProgressUpdate(Struct, frozen=True, kw_only=True, tag="progress"):
     progress: Progress
 
 
-class NotesUpdate(Struct, frozen=True, kw_only=True, tag="notes"):
+class NotesUpdate(Brief, Struct, frozen=True, kw_only=True, tag="notes"):
     """All notes of the running task so far."""
 
     notes: dict[str, Any]

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from .._handler.spec import HandlerSpec
+from .._model.brief import Brief
 from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
@@ -43,7 +44,7 @@ class Phase(StrEnum):
     SETTLED = "settled"
 
 
-class Run(Struct, eq=False):
+class Run(Brief, Struct, eq=False):
     """A task while its handler runs here. `watch` is called with each new `deadline`."""
 
     task: Task

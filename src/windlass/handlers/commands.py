@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta, Struct, field
 
 from .._handler.context import INJECTED, Context
+from .._model.brief import Brief
 from ..errors import InvalidOption
 from ..signals import Fatal
 from ..tasktype import TaskType
@@ -26,7 +27,7 @@ _LAUNCHER = str(Path(__file__).with_name("command_child.py"))
 _EXAMPLE = {"program": "convert", "args": ["in.wav", "out.mp3"]}
 
 
-class Program(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Program(Brief, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A program that may be run: `argv` has its path and its first arguments, those of the task follow.
 
     `options`: whether arguments of tasks may begin with "-". `fatal`: exit statuses after which a retry
@@ -83,7 +84,7 @@ class Commands(HandlerSettings, frozen=True):
         return declared
 
 
-class CommandResult(Struct, frozen=True, kw_only=True):
+class CommandResult(Brief, Struct, frozen=True, kw_only=True):
     """The result: what the program wrote."""
 
     stdout: str

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from .._fetch import Fetched, Fetcher, FetchRefused
 from .._handler.context import INJECTED, Context
+from .._model.brief import Brief
 from .._policy.backoff import Backoff
 from .._policy.input.payload import MAX_BYTES
 from ..errors import InvalidOption
@@ -66,7 +67,7 @@ class Requests(HandlerSettings, frozen=True):
         return declared
 
 
-class Response(Struct, frozen=True, kw_only=True):
+class Response(Brief, Struct, frozen=True, kw_only=True):
     """The result. `body` is JSON if the response was, else text."""
 
     status: int

@@ -9,13 +9,14 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 from msgspec import Struct
 
+from .._model.brief import Brief
 from .._policy.input.quote import kind_of, quoted
 from ..errors import InvalidOption
 
 S = TypeVar("S", bound="HandlerSettings")
 
 
-class HandlerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HandlerSettings(Brief, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one handler. Each kind has `__call__(app)`, which declares its task type and returns it."""
 
     table: ClassVar[str]
@@ -23,9 +24,6 @@ class HandlerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     task: ClassVar[str]
     """The name of the task type."""
-
-    def __repr__(self) -> str:  # they may have passwords
-        return f"<{type(self).__name__} settings>"
 
 
 def parse_settings(kind: type[S], table: Mapping[str, Any], source: str) -> S:

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
+from .._model.brief import Brief
 from ..errors import InvalidOption
 from .settings import required
 
@@ -19,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]
 _NOT_FOUND = ("NoSuchKey", "404")
 
 
-class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Storage(Brief, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where files go.
 
     `url`: a directory, or s3://bucket/prefix. `base_url`: what the names of files are added to for their

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from .._fetch import Fetcher, FetchRefused
 from .._handler.context import INJECTED, Context
+from .._model.brief import Brief
 from .._policy.endpoint import is_url
 from ..alerts import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, checked_secret, sign
 from ..errors import InvalidOption
@@ -40,7 +41,7 @@ _EXAMPLE = {
 }
 
 
-class Endpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Endpoint(Brief, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A receiver that payloads refer to by name, so that neither its URL nor its secret is in any task.
 
     `secret`: one, or several separated by spaces while receivers change to the new one; messages are signed
@@ -50,9 +51,6 @@ class Endpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: str
     secret: str | None = None
     headers: dict[str, str] = {}
-
-    def __repr__(self) -> str:
-        return "<Endpoint>"
 
 
 class Webhooks(HandlerSettings, frozen=True):
@@ -180,7 +178,7 @@ class _Deliverer:
             raise Fatal(str(error)) from None
 
 
-class _Target(Struct, frozen=True, kw_only=True):
+class _Target(Brief, Struct, frozen=True, kw_only=True):
     name: str  # in errors: the endpoint's, or the host of a URL
     url: str
     secret: str | None

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.contents import contents
 from tests.examples import sample
 from tests.loops.workers import eventually, pause, working
 from tests.servers.postgres import QUICK, USER, Mode, Postgres
@@ -277,7 +278,7 @@ def applying(
     async def check(done: Applied) -> None:
         assert done.ids in ((), tuple(new.id for new in batch))
         assert await states(store, batch) == ([becomes] * 3 if becomes else [])
-        audits = [one for one in await all_records(store, Audit) if batch[0].id in str(one)]
+        audits = [one for one in await all_records(store, Audit) if batch[0].id in contents(one)]
         assert len(audits) == 1
 
     return lambda: store.apply(action, where, 100), check

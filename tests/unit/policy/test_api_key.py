@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.pretty import pretty_repr
 
+from tests.contents import contents
 from tests.unit.samples import HOUR, NOW
 from windlass._model.key import ApiKey, Scope
 from windlass._policy import api_key
@@ -150,7 +151,7 @@ def test_a_stored_hash_that_is_none_fits_nothing(stored: str) -> None:
 
 
 def test_the_secret_is_neither_shown_nor_kept() -> None:
-    for text in (repr(GOOD), str(GOOD), f"{GOOD}", repr([GOOD]), repr(kept(GOOD)), pretty_repr(GOOD)):
+    for text in (repr(GOOD), str(GOOD), f"{GOOD}", repr([GOOD]), contents(kept(GOOD)), pretty_repr(GOOD)):
         assert GOOD.secret not in text
     assert GOOD.id in repr(GOOD)
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from ..._supervisor.control import Control
 from ..command import Cli
 from ..exit_codes import guarded
@@ -18,7 +19,7 @@ from .owner import ENOUGH, owner_folder
 COMMAND = (sys.executable, "-m", "windlass._cli.run.owner_process")
 
 
-class OwnerProcessSettings(Struct, frozen=True, kw_only=True):
+class OwnerProcessSettings(Brief, Struct, frozen=True, kw_only=True):
     """What an owner process is told by its supervisor."""
 
     path: tuple[str, ...]  # of imports

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ..._http.bounds.shared_buckets import SharedBuckets
+from ..._model.brief import Brief
 from ..._supervisor.control import Control
 from ..._worker.process import stopped_by_signals
 from ..command import Cli
@@ -24,7 +25,7 @@ from .site import ServerOptions, new_site
 COMMAND = (sys.executable, "-m", "windlass._cli.run.server_process")
 
 
-class ProcessSettings(Struct, frozen=True, kw_only=True):
+class ProcessSettings(Brief, Struct, frozen=True, kw_only=True):
     """What a server process is told by its supervisor."""
 
     number: int

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from ..._supervisor.control import Control
 from ..._worker.process import run_process, stopped_by_signals
 from ..command import Cli
@@ -28,7 +29,7 @@ COMMAND = (sys.executable, "-m", "windlass._cli.worker.process")
 _ORPHAN_SECONDS = 10.0  # beyond the grace: to settle, to close, or to be cut
 
 
-class WorkerProcessSettings(Struct, frozen=True, kw_only=True):
+class WorkerProcessSettings(Brief, Struct, frozen=True, kw_only=True):
     """What a worker process is told by its supervisor."""
 
     number: int

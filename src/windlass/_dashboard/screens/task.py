@@ -18,6 +18,7 @@ from ..._http.resources.tasks import (
 from ..._http.resources.work import list_workers
 from ..._http.web.body import decode_json
 from ..._http.web.problems import Problem
+from ..._model.brief import Brief
 from ..._model.key import Scope
 from ..._model.state import ENDED, REPLAYABLE, State
 from ..._policy.input.trace import Trace, parse_trace
@@ -36,7 +37,7 @@ MAX_PRETTY = 64_000
 """Bytes of JSON that are shown with colours and line breaks; more is cut."""
 
 
-class Document(Struct, frozen=True):
+class Document(Brief, Struct, frozen=True):
     """JSON to show; `cut` is its beginning if it is too large, else empty."""
 
     value: Any

@@ -21,6 +21,7 @@ from ..._http.resources.tasks import (
 )
 from ..._http.web.load import held_by
 from ..._http.web.problems import Problem
+from ..._model.brief import Brief
 from ..._model.state import ENDED, State
 from ..page import Done, Pages
 from ..tasks.export import FORMATS, MAX_EXPORTED, export_lines
@@ -48,7 +49,7 @@ _EXPORT_BYTES = 5 << 20
 _MAX_SUGGESTED = 200
 
 
-class Search(Struct, frozen=True, kw_only=True):
+class Search(Brief, Struct, frozen=True, kw_only=True):
     """What a page of tasks is asked for: the text of its filter bar, and the criteria that this means."""
 
     text: str

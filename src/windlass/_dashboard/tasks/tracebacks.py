@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from ..._policy.failure import is_own_code
 
 _FRAME = re.compile(r'( *)File "([^"]{1,1000})", line \d+')
 
 
-class Part(Struct, frozen=True):
+class Part(Brief, Struct, frozen=True):
     """Lines of a traceback. `kind`: "own" or "foreign" for a frame, and "" for what is between frames."""
 
     text: str

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from ..._documents.alerts import AlertDocument, AlertList, alert_document
 from ..._documents.fields import Seconds
 from ..._model.alert import HOLD, MAX_COUNT
+from ..._model.brief import Brief
 from ..._model.key import Scope
 from ..._model.task import MAX_DELAY
 from ..._policy.alerts import MAX_URL, AlertOptions, webhook_origin
@@ -27,7 +28,7 @@ Window = Annotated[
 Url = Annotated[str, Meta(min_length=1, max_length=MAX_URL, examples=["https://hooks.example/windlass"])]
 
 
-class AlertInput(Struct, kw_only=True, forbid_unknown_fields=True):
+class AlertInput(Brief, Struct, kw_only=True, forbid_unknown_fields=True):
     """An alert: raised at `count` dead letters of this type and queue (null: any), posted to `webhook`."""
 
     type: Name | None = None

@@ -16,6 +16,7 @@ from ..._documents.schedules import (
     schedule_document,
 )
 from ..._ids import new_id
+from ..._model.brief import Brief
 from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER, triggered_task
@@ -39,7 +40,7 @@ Rule = Annotated[
 Zone = Annotated[str, Meta(min_length=1, max_length=100, examples=["Europe/Berlin"])]
 
 
-class ScheduleFields(Struct, kw_only=True, forbid_unknown_fields=True):
+class ScheduleFields(Brief, Struct, kw_only=True, forbid_unknown_fields=True):
     """What can be left out of a schedule, and of a change of one."""
 
     payload: Payload | UnsetType = UNSET

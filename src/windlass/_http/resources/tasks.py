@@ -18,6 +18,7 @@ from ..._documents.tasks import (
     attempt_document,
     failure_document,
 )
+from ..._model.brief import Brief
 from ..._model.filter import Dimension, Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED, State
@@ -90,7 +91,7 @@ class FailureQuery(TaskFilter, frozen=True, kw_only=True, forbid_unknown_fields=
     limit: Annotated[int, Meta(ge=1, le=MAX_FAILURES)] = MAX_FAILURES
 
 
-class ReplayInput(Struct, kw_only=True, forbid_unknown_fields=True):
+class ReplayInput(Brief, Struct, kw_only=True, forbid_unknown_fields=True):
     """A replay: with the original payload, or with this one."""
 
     payload: Payload | UnsetType = UNSET

@@ -15,6 +15,7 @@ from ..._documents.workers import WorkerList, worker_document
 from ..._encryption.encrypted_store import key_ids_of
 from ..._handler.predecessors import payload_with_results
 from ..._ids import new_id
+from ..._model.brief import Brief
 from ..._model.key import Scope
 from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, ProgressReport
 from ..._model.outcome import Failed, Locked, name_of
@@ -99,7 +100,7 @@ class ClaimInput(Struct, kw_only=True, forbid_unknown_fields=True):
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0
 
 
-class ClaimedTask(Struct, kw_only=True):
+class ClaimedTask(Brief, Struct, kw_only=True):
     """A claimed task. Settle it by `id` and `fence`. The worker enforces `timeout`."""
 
     id: Id

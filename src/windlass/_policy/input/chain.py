@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from ..._model.brief import Brief
 from ..._model.options import Unique
 from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Error, NewTask, Task, TaskId
 from ...errors import InvalidOption
@@ -41,7 +42,7 @@ class Nested(Protocol):
         """The steps that follow it."""
 
 
-class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Step(Brief, Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A future task, validated: all but when it is enqueued and, perhaps, its predecessor's result."""
 
     id: TaskId

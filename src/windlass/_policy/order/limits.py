@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from ..._model.brief import Brief
 from ..._model.limit import COLUMNS, HOST, Limit, Usage
 
 _MAX_VALUE = 100
@@ -25,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 _grouping = attrgetter(*COLUMNS, "by")
 
 
-class Permit(Struct, frozen=True):
+class Permit(Brief, Struct, frozen=True):
     """What a task needs of one limit: the limit, and the value that is counted separately."""
 
     limit: Limit
@@ -45,7 +46,7 @@ class PermitUsage(Struct, frozen=True):
     now: datetime | None = None
 
 
-class Subject(Struct, frozen=True):
+class Subject(Brief, Struct, frozen=True):
     """The fields of a task that limits look at."""
 
     queue: str

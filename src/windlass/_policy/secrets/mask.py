@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from .fields import MASK, WHOLE, is_secret_path
 from .values import (
     MIN_SCRUBBED,
@@ -19,7 +20,7 @@ from .values import (
 )
 
 
-class Mask(Struct, frozen=True):
+class Mask(Brief, Struct, frozen=True):
     """What to mask in texts and documents of a task: secret fields by name, and their values anywhere."""
 
     secret: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from ..._store.protocol import Durability
 from ...errors import InvalidOption
 
@@ -20,7 +21,7 @@ INBOXES = "_INBOX."
 """Prefix of the subjects of all answers."""
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class Address(Brief, Struct, frozen=True, kw_only=True):
     """The servers of a NATS cluster, and a store on it."""
 
     hosts: tuple[tuple[str, int], ...]

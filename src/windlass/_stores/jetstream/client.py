@@ -15,6 +15,7 @@ from msgspec import Raw
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from ..._model.brief import without_frames
 from ...errors import InvalidOption, StoreError, StoreUnavailable, WindlassError
 from ..forks import leave_in_children, never_free
 from .address import Address
@@ -112,7 +113,7 @@ async def connect(
         hint = "check user and password" if denied else "is nats-server running there, with JetStream on?"
         raise StoreUnavailable(
             f"cannot connect to NATS at {address.display}: {str(why) or repr(why)}; {hint}"
-        ) from error
+        ) from without_frames(error)
     is_connecting = False
     return client
 

@@ -8,6 +8,7 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from ..sqlite.connection.wal import PAGE_BYTES
 from .wire import UNREADABLE
 
@@ -37,7 +38,7 @@ class Base(Struct, frozen=True, array_like=True):
     n: int
 
 
-class Entry(Struct, array_like=True, frozen=True):
+class Entry(Brief, Struct, array_like=True, frozen=True):
     """One message of the log.
 
     Fields are only ever added, at the end and with a default: what an older version cannot decode is void to

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from ..._model.brief import Brief
 from ..._store.failures import error_of, standing_of
 from ..._store.messages import REQUESTS, RecordsRequest, Request
 from ...errors import InvalidOption, StoreError, StoreUnavailable, WindlassError
@@ -36,7 +37,7 @@ class Failure(Struct, array_like=True, frozen=True):
     standing: str = ""
 
 
-class Answer(Struct, array_like=True, frozen=True):
+class Answer(Brief, Struct, array_like=True, frozen=True):
     """What became of one request."""
 
     value: Raw

@@ -16,6 +16,7 @@ from struct import error as FormatError  # noqa: N812  it is an exception
 import msgspec
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from ..._model.state import State
 from ..._model.task import DAMAGED, Error, NewTask, Progress, Task, TaskId
 from .keys import NO_PLACE, SEPARATOR, group_of, packed_trace, unpacked_trace
@@ -65,7 +66,7 @@ _progress = msgspec.msgpack.Decoder(Progress)
 encode = msgspec.msgpack.Encoder().encode
 
 
-class _Changing(Struct, frozen=True, gc=False, omit_defaults=True):
+class _Changing(Brief, Struct, frozen=True, gc=False, omit_defaults=True):
     """What may change of a task, except for what scripts change."""
 
     run_at: int | None = msgspec.field(name="r", default=None)  # None: when it was due
@@ -83,7 +84,7 @@ class _Changing(Struct, frozen=True, gc=False, omit_defaults=True):
     place: str = msgspec.field(name="l", default=NO_PLACE)  # among the ready tasks of its queue
 
 
-class _Document(Struct, frozen=True, gc=False, omit_defaults=True):
+class _Document(Brief, Struct, frozen=True, gc=False, omit_defaults=True):
     """What seldom or never changes of a task."""
 
     payload: bytes = msgspec.field(name="p")
@@ -109,7 +110,7 @@ _UNCHANGED = _Changing()
 _documents = msgspec.msgpack.Decoder(_Document)
 
 
-class Stored(Struct, frozen=True, gc=False):
+class Stored(Brief, Struct, frozen=True, gc=False):
     """A task as it was read, with what only the store needs to know of it."""
 
     task: Task

@@ -15,6 +15,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ..._model.brief import Brief
 from ...errors import InvalidOption, InvalidPayload
 
 MAX_SUBJECT = 998
@@ -31,7 +32,7 @@ _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
 AddressText = Annotated[str, Meta(max_length=500, description="a@example.org or Ada <a@example.org>")]
 
 
-class Attachment(Struct, frozen=True, kw_only=True):
+class Attachment(Brief, Struct, frozen=True, kw_only=True):
     """A file that goes with a message: its `content` in base64, a `file` in the storage, or a `url`.
 
     Of several the first counts, so that a result of resize_image or generate_report can be given as it is.
@@ -46,7 +47,7 @@ class Attachment(Struct, frozen=True, kw_only=True):
     type: str | None = None
 
 
-class File(Struct, frozen=True):
+class File(Brief, Struct, frozen=True):
     """An attachment at hand."""
 
     name: str
@@ -58,7 +59,7 @@ class File(Struct, frozen=True):
         return b64encode(self.content).decode()
 
 
-class Mail(Struct, frozen=True, kw_only=True):
+class Mail(Brief, Struct, frozen=True, kw_only=True):
     """A message as a provider gets it."""
 
     message_id: str  # without angle brackets; the same in every attempt

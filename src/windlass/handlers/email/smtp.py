@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from ...errors import InvalidOption
 from ...signals import Fatal, Retry, Signal
 from ..settings import required
@@ -27,7 +28,7 @@ _QUIT = 2.0
 _UNAUTHORISED = (530, 534, 535, 538)  # the settings are wrong, not the message
 
 
-class SmtpServer(Struct, frozen=True, kw_only=True):
+class SmtpServer(Brief, Struct, frozen=True, kw_only=True):
     """A server, from smtp://user:password@host:port or smtps://…"""
 
     host: str

@@ -6,13 +6,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from ...errors import InvalidOption
 from ..settings import required
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
-class Rendered(Struct, frozen=True):
+class Rendered(Brief, Struct, frozen=True):
     """What the files of a template give; None where there is no file."""
 
     subject: str | None

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from ..._fetch import Fetcher, FetchRefused
 from ..._handler.context import INJECTED, Context
+from ..._model.brief import Brief
 from ..._policy.backoff import Backoff
 from ...errors import InvalidOption
 from ...signals import Fatal
@@ -48,7 +49,7 @@ class Size(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fit: Literal["fit", "fill", "crop"] = "fit"
 
 
-class Image(Struct, frozen=True, kw_only=True):
+class Image(Brief, Struct, frozen=True, kw_only=True):
     """An image that was made: the name of its file, its URL if the storage has a `base_url`, and its size."""
 
     file: str

@@ -9,6 +9,8 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 from msgspec import Struct
 
+from ..._model.brief import Brief
+
 FUNCTION = f"{__file__}:extract"
 MAX_ITEMS = 1_000
 MAX_TEXT = 200_000
@@ -29,7 +31,7 @@ class Selector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     all: bool = False
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class Wanted(Brief, Struct, frozen=True, kw_only=True):
     """What to extract from the page of a URL; `charset` is what its server said."""
 
     url: str

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from ..._fetch import REDIRECTS, Fetched, Fetcher, FetchRefused
 from ..._handler.context import INJECTED, Context
+from ..._model.brief import Brief
 from ..._model.limit import MAX_RATE
 from ..._policy.backoff import Backoff
 from ...signals import Fatal, Snooze
@@ -76,7 +77,7 @@ class Pages(HandlerSettings, frozen=True):
         return declared
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class Page(Brief, Struct, frozen=True, kw_only=True):
     """The result. `selected` has the fields of `select`; other parts are there if they were asked for.
 
     `unchanged`: the page is still what `etag` or `last_modified` stand for, and was not fetched.

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from ..._handler.context import INJECTED, Context
+from ..._model.brief import Brief
 from ..._policy.backoff import Backoff
 from ...errors import InvalidOption
 from ...signals import Fatal
@@ -30,7 +31,7 @@ _EXAMPLE = {"date": "2026-11-15", "zone": "Europe/Berlin"}
 _TYPE = "application/pdf"
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class Report(Brief, Struct, frozen=True, kw_only=True):
     """The result. It can be given to send_email as an attachment."""
 
     name: str

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..._model.brief import Brief, without_frames
 from ...errors import InvalidOption
 from ..settings import required
 from .period import Period
@@ -16,7 +17,7 @@ from .period import Period
 MAX_ROWS = 5_000
 
 
-class Query(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Query(Brief, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A query of a database, sqlite:///… or postgresql://…, which it cannot change.
 
     `sql`: its first parameter is when the period begins and its second when it ends: `?1` and `?2` on SQLite,
@@ -25,9 +26,6 @@ class Query(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     database: str
     sql: str
-
-    def __repr__(self) -> str:  # the URL may have a password
-        return "<Query>"
 
 
 Source = Query | Callable[[Period], Any]
@@ -80,7 +78,11 @@ def _sqlite_rows(source: Query, period: Period, seconds: float) -> list[dict[str
 
 async def _postgres_rows(source: Query, period: Period, seconds: float) -> list[dict[str, Any]]:
     asyncpg = required("asyncpg", "postgres", "a report from Postgres")
-    connection = await asyncpg.connect(source.database, timeout=seconds, command_timeout=seconds)
+    try:
+        connection = await asyncpg.connect(source.database, timeout=seconds, command_timeout=seconds)
+    except Exception as error:
+        without_frames(error)
+        raise
     try:
         async with connection.transaction(readonly=True):
             cursor = await connection.cursor(source.sql, period.since, period.until)

@@ -8,6 +8,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from msgspec import Struct
 
+from ..._model.brief import Brief
 from ..._policy.input.quote import suggestion
 from ...app import App
 
@@ -18,7 +19,7 @@ _OWN = ("STORE", "DATABASE", "IMPORTS", "ACCESS")
 KEYS = (*_OWN, *(name.upper() for name in _APP_OPTIONS))
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class Settings(Brief, Struct, frozen=True, kw_only=True):
     """What `WINDLASS` says.
 
     `store`: a URL; None: the store is in `database`. `database`: the alias of the Django database whose

@@ -6,6 +6,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from msgspec import Struct
 
+from ...._model.brief import Brief
 from ....errors import InvalidOption
 from ..statements import DEFAULT_SCHEMA
 
@@ -13,7 +14,7 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _OWN_OPTIONS = frozenset({"schema", "listen", "connections"})
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class Address(Brief, Struct, frozen=True, kw_only=True):
     """A database, and how it is used."""
 
     dsn: str

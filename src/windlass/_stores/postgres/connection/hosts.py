@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
 
+from ...._model.brief import Secret, without_frames
 from ...pool import Connection
 from ..errors import means_next_host
 from .address import url_of
@@ -39,7 +40,8 @@ class Hosts:
     """The hosts of a URL. One of them takes writes, and after a failover it is another one."""
 
     def __init__(self, dsn: str) -> None:
-        self._dsns = each_host(_for_asyncpg(dsn))  # the one that took writes last is the first
+        # The one that took writes last is the first.
+        self._dsns: list[str] = [Secret(one) for one in each_host(_for_asyncpg(dsn))]
         self.moves = 0  # how often another host was found to be the primary
         self._timeline: Timeline | None = None  # of the last primary
 
@@ -166,7 +168,10 @@ async def _connect(dsn: str, seconds: float, **options: Any) -> Connection:
     except TimeoutError:
         raise ConnectionError(f"timed out after {seconds:.3g} s") from None
     except asyncpg.PostgresConnectionError as error:
-        raise ConnectionError(str(error)) from error
+        raise ConnectionError(str(error)) from without_frames(error)
+    except Exception as error:
+        without_frames(error)
+        raise
     _detect_dead_peer(connection)
     return connection
 

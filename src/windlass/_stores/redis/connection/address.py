@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
+from ...._model.brief import Brief
 from ...._store.protocol import Durability
 from ....errors import InvalidOption
 
@@ -17,7 +18,7 @@ _OPTIONS = ("name", "connections", "durability", "replicas")
 _SENTINEL_OPTIONS = (*_OPTIONS, "sentinel_user", "sentinel_password")
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class Address(Brief, Struct, frozen=True, kw_only=True):
     """A server or several, and how they are used."""
 
     kind: str  # "", "cluster" or "sentinel"

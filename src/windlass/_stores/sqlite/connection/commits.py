@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ...._model.brief import Brief
 from .. import schema
 from ..transaction import Wakes, begin
 from .errors import translated_errors
@@ -29,7 +30,7 @@ file lock only poll SQLite's; without a gap they would never get in. Idle time c
 little is left to sleep."""
 
 
-class Request(Struct, eq=False):
+class Request(Brief, Struct, eq=False):
     """Work for a thread, and the event loop that awaits its result."""
 
     work: Callable[[Any], Any]

@@ -3,16 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import sentry_sdk
 
 from tests.integrations.sentry_sink import Sink, sentry_sink
-from windlass import App, Backoff, Snooze
+from windlass import App, Backoff, InvalidPayload, Snooze
 from windlass._model.schedule import Schedule
 from windlass.integrations.sentry import attach, monitor_config, slug
 from windlass.testing.harness import NewHarness
@@ -124,6 +124,29 @@ def test_secrets_are_masked_in_bytes_and_frames_of_windlass_have_no_variables(
     assert own
     assert not [frame for frame in own if frame["module"].startswith("windlass.") and "vars" in frame]
     assert not [body for body in sink.bodies if b"rd9" in body]
+
+
+def test_frames_of_windlass_have_no_variables_where_a_program_enqueues(app: App, sink: Sink) -> None:
+    @app.task(name="pay", secret=["card"])
+    async def pay(card: str, kind: Literal["visa"]) -> None: ...
+
+    def order(enqueue: Callable[..., object], given: int) -> None:
+        enqueue(card="4000-1234", kind=f"number {given}")
+
+    for enqueue in (pay.enqueue, pay.step, pay.using(delay=9).enqueue):
+        try:
+            order(enqueue, 7)
+        except InvalidPayload as error:
+            sentry_sdk.capture_exception(error)
+
+    events = sink.items("event")
+    assert len(events) == 3
+    for event in events:
+        frames = event["exception"]["values"][-1]["stacktrace"]["frames"]
+        (ours,) = [frame for frame in frames if frame["function"] == "order"]
+        assert ours["vars"]["given"] == "7"
+        assert any(frame["module"].startswith("windlass.") for frame in frames)
+        assert "4000-1234" not in str([frame.get("vars") for frame in frames])
 
 
 def test_what_a_handler_sends_itself_has_its_task_and_no_secrets(

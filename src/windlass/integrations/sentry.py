@@ -58,6 +58,7 @@ def attach(app: App, *, payload: bool = False, check_ins: bool = True) -> None:
     monitor that has the schedule's name. See docs/logging.md.
     """
     ignore_logger("windlass.events")  # logs each failure, too
+    sentry_sdk.get_global_scope().add_event_processor(_without_own_variables)  # of programs that enqueue, too
     reporter = _Reporter(app, payload=payload, check_ins=check_ins)
     app.around(reporter.around)
     app.on_error(reporter.report)
@@ -161,6 +162,14 @@ def _attach_stack(event: Any) -> None:
         wanted = {name: options[name] for name in ("include_local_variables", "max_value_length")}
         stack = current_stacktrace(**wanted)
         event["threads"] = {"values": [{"stacktrace": stack, "crashed": False, "current": True}]}
+
+
+def _without_own_variables(event: "Event", _: "Hint") -> "Event":
+    """Return an event without the local variables of windlass's frames, whichever task it belongs to."""
+    __tracebackhide__ = True
+    _attach_stack(event)
+    _drop_own_variables(event)
+    return event
 
 
 def _drop_own_variables(event: Any) -> None:

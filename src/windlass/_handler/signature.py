@@ -10,7 +10,8 @@ from msgspec import UNSET, Raw, UnsetType
 
 from .._policy.input.payload import encode_payload
 from .._policy.input.quote import suggestion
-from .._policy.secrets.fields import merged
+from .._policy.secrets.fields import MASK, is_secret_field, merged
+from .._policy.secrets.mask import mask_of
 from ..errors import InvalidOption, InvalidPayload
 from .annotation import checked, needs_pydantic, pydantic_codec
 from .dependencies import injected, parameters_of
@@ -46,6 +47,7 @@ class Signature:
 
     def __init__(self, handler: Callable[..., Any], type_name: str) -> None:
         self.type_name = type_name
+        self.masked: tuple[str, ...] = ()  # secret fields, whose values errors leave out
         whose = f"the handler of {type_name!r}"
         self._parameters, hints = parameters_of(handler, whose)
         self.context_name, self.depends = injected(self._parameters, hints, whose)
@@ -98,7 +100,14 @@ class Signature:
         made = dict(given)
         for name, encode in self._encoders.items():
             if name in made:
-                made[name] = encode(made[name])
+                try:
+                    made[name] = encode(made[name])
+                except InvalidPayload as error:
+                    if name not in self._codecs or not is_secret_field(name, self.masked):
+                        raise
+                    # What Pydantic or a serializer of a model says may quote the value.
+                    text = f"Pydantic cannot encode {error.pointer}: {MASK}"
+                    raise InvalidPayload(text, pointer=error.pointer) from None
         return made
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
@@ -108,7 +117,7 @@ class Signature:
             if self._codecs:
                 self._convert(made)
         except (ValueError, InvalidPayload, RecursionError) as error:
-            raise self._does_not_fit(error) from None
+            raise self._does_not_fit(error, payload) from None
         values = msgspec.structs.asdict(made)
         if self._has_defaults:
             values = {name: value for name, value in values.items() if value is not UNSET}
@@ -127,7 +136,7 @@ class Signature:
             if self._refuse is not None:
                 self._refuse(made)
         except (ValueError, InvalidPayload, RecursionError) as error:
-            raise self._does_not_fit(error) from None
+            raise self._does_not_fit(error, payload) from None
         if self._rest is not None:
             self._others(payload, self._rest)
 
@@ -173,9 +182,10 @@ class Signature:
         try:
             return {name: decoder.decode(raw) for name, raw in members.items() if name not in self.names}
         except msgspec.ValidationError as error:
-            raise self._does_not_fit(error) from None
+            raise self._does_not_fit(error, payload) from None
 
-    def _does_not_fit(self, error: Exception) -> InvalidPayload:
+    def _does_not_fit(self, error: Exception, payload: bytes) -> InvalidPayload:
+        """Return the error to raise. Messages of msgspec, Pydantic and validators may quote secret values."""
         match error:
             case InvalidPayload(pointer=pointer):
                 pass
@@ -183,8 +193,9 @@ class Signature:
                 pointer = _pointer(str(error))
             case _:  # stored by another program, or damaged
                 return InvalidPayload("the payload is not JSON")
-        message = f"the payload does not fit {self.type_name}{self._called_with()}: {error}"
-        return InvalidPayload(message, pointer=pointer)
+        mask = mask_of(payload, self.masked)
+        message = f"the payload does not fit {self.type_name}{self._called_with()}: {mask.text(str(error))}"
+        return InvalidPayload(message, pointer=mask.text(pointer))
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args and self._needed <= kwargs.keys() <= self.names:

@@ -97,6 +97,7 @@ class HandlerSpec:
         self.on_stuck = self._checked_on_stuck(on_stuck)
         self.signature = Signature(handler, self.name)
         self.defaults = replace(defaults, secret=merged(defaults.secret, secret, self.signature.secret))
+        self.signature.masked = self.defaults.secret
         if secret:
             check_secret(secret, self.signature.documents(REFS), f"the handler of {self.name!r}")
         self.plan = self.new_plan()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.contents import contents
 from tests.examples import sample
 from tests.loops.workers import drained
 from tests.stores.conftest import Factory
@@ -83,7 +84,7 @@ async def run(app: App, types: dict[str, TaskType[Any, Any, Any]], card: str) ->
 
 async def shown(app: App, store: Store) -> dict[str, Any]:
     """What a reader without `reveal` sees of each part of each task, and of the audit log."""
-    found: dict[str, Any] = {"audit": await all_records(store, Audit)}
+    found: dict[str, Any] = {"audit": [one.detail for one in await all_records(store, Audit)]}
     for task in await everything(app.store):
         (full,) = await app.client.types.with_result_secrets([task])
         attempts = [masked_attempt(one, task_mask(full)) for one in await app.store.attempts(task.id)]
@@ -93,7 +94,7 @@ async def shown(app: App, store: Store) -> dict[str, Any]:
 
 async def stored(store: Store) -> dict[str, Any]:
     """What a store has of the same, below the encryption."""
-    found: dict[str, Any] = {"audit": await all_records(store, Audit)}
+    found: dict[str, Any] = {"audit": [one.detail for one in await all_records(store, Audit)]}
     for task in await everything(store):
         add(found, EndedTask(task=task).task, await store.attempts(task.id))
     return found
@@ -119,7 +120,7 @@ def add(found: dict[str, Any], task: Any, attempts: Sequence[Any] = ()) -> None:
 
 
 def told(found: dict[str, Any], card: str) -> set[str]:
-    return {place for place, one in found.items() if card in str(one)}
+    return {place for place, one in found.items() if card in contents(one)}
 
 
 @pytest.fixture

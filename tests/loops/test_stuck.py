@@ -303,6 +303,34 @@ async def test_a_task_that_a_running_limit_counts_keeps_its_slot_and_its_permit(
     assert "another task, unless a limit on running tasks counts it" in named(caplog)[0].getMessage()
 
 
+async def test_a_handler_whose_thread_starts_late_is_replaced_as_well(
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_start, release = threading.Event(), threading.Event()
+
+    class LateThread(threading.Thread):
+        """A thread that gets no processor at first, if it is one for handlers."""
+
+        def run(self) -> None:
+            if self.name.startswith("windlass-handler"):
+                may_start.wait(30)
+            super().run()
+
+    monkeypatch.setattr(threading, "Thread", LateThread)
+
+    @app.task(timeout=TIMEOUT, on_stuck="replace")
+    def report() -> None:
+        release.wait(30)
+
+    async with holding(may_start), holding(release), working(app):
+        handle = await report.aenqueue()
+        record = await first_named(caplog)
+        may_start.set()
+        await until_timed_out(handle)
+
+    assert "cancellation" not in record.getMessage()
+
+
 async def test_a_rate_does_not_keep_a_handler_from_being_replaced(app: App) -> None:
     release = threading.Event()
 

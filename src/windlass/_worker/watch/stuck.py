@@ -82,7 +82,7 @@ class StuckWatch:
 
     def _add(self, run: Run, frames: Sequence[FrameType], *, is_current: bool) -> None:
         place, stack = place_of(run, frames), stack_of(run, frames)
-        replaces = run.spec.on_stuck == "replace" and run.thread is not None
+        replaces = run.spec.on_stuck == "replace"  # also if its thread, on a busy machine, has yet to start
         self._stuck[run] = _Stuck(run, place, holds=not replaces)
         task, timeout = run.task, _timeout(run.task)
         text = "the handler of %s (task %s) still runs %.1f s after its timeout of %g s%s; %s"
@@ -177,7 +177,7 @@ def _effect(run: Run, *, replaces: bool, has_room: bool) -> str:
         )
     if run.spec.process:
         return "it keeps its slot until its child process, which was killed, has ended"
-    if run.thread is None:
+    if run.spec.is_async:
         return "it goes on after its cancellation, and keeps its slot until it ends"
     return "it keeps its slot until it ends: what it waits for needs a timeout of its own"
 

@@ -304,3 +304,18 @@ def test_the_same_request_makes_equal_keys_but_for_secret_and_time() -> None:
         assert not api_key.is_same_request(first, replace(later, **change))
     assert not api_key.is_same_request(first, replace(later, expires_at=None))
     assert not api_key.is_same_request(first, replace(later, expires_at=NOW))
+
+
+@pytest.mark.parametrize(
+    ("scopes", "message"),
+    [
+        (["raed"], "there is no scope 'raed'; the scopes are: enqueue, read,"),
+        ([], "a key needs at least one scope; the scopes are: enqueue, read,"),
+        (["observe", "read"], "the scope observe goes with operate only: with read"),
+    ],
+)
+def test_scopes_that_no_key_can_have_are_refused_with_those_that_there_are(
+    scopes: list[str], message: str
+) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        api_key.checked_scopes(scopes)

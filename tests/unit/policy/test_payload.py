@@ -79,6 +79,19 @@ class Nowhere(tzinfo):
         return None
 
 
+class Torn(Mapping[str, int]):
+    """A mapping whose own code fails."""
+
+    def __getitem__(self, key: str) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("it is torn")
+
+    def __len__(self) -> int:
+        return 1
+
+
 class Twice(Mapping[str, int]):
     """A mapping that gives one key twice, as those of HTTP headers do."""
 
@@ -152,6 +165,7 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({"a": [1, Box(Mute())]}, "/a/1", "a Mute, which JSON cannot represent"),
     ({"a": iter([])}, "/a", "a list_iterator, which JSON cannot represent"),
     ({"a": {1, "b"}}, "/a", "a set with members that cannot be sorted; pass a list instead of a set$"),
+    ({"a": Box(Torn())}, "/a", "a Box, which JSON cannot represent: it is torn; pass plain values"),
     ({"a": Twice()}, "/a/a", "occurs twice"),
     ({"a": [Decimal("NaN")]}, "/a/0", "is NaN.*pass null or a string"),
     ({"a": Decimal("sNaN")}, "/a", "is NaN"),

@@ -17,8 +17,8 @@ from windlass._dashboard.view import DashboardSettings
 from windlass._keeper.keeper import Keeper
 from windlass._model.schedule import Tick
 from windlass._store.protocol import Capability, Severity
+from windlass._stores.postgres.enqueue.copy import MIN_TASKS
 
-MANY = 150  # enqueued at once; Postgres copies as many
 CHORES = ("promote", "tick", "rescue", "expire", "prune", "alert", "history")
 PAGES = (
     *("/overview", "/queues", "/tasks?limit=100", "/dead", "/dead/failures", "/schedules", "/limits"),
@@ -74,7 +74,7 @@ async def enqueue(app: App) -> None:
     types, step = app.types, app.builder.step
     pay = step("pay", b'{"card":"4111"}', {}, types["pay"].defaults)
     report = replace(step("report", b"{}", {}, types["report"].defaults), result_into="paid")
-    plain = step("report", b"{}", {}, types["report"].defaults)
+    later = step("report", b"{}", {"delay": 3600}, types["report"].defaults)
     for n in range(3):
         await app.client.send("pay", {"card": "4111"}, idempotency_key=f"k{n}", tenant="acme")
         await app.client.send("pay", {"card": "4111"}, priority="high", on_failure=pay)
@@ -84,7 +84,7 @@ async def enqueue(app: App) -> None:
         await app.client.send("decline", {"card": "4111"}, on_failure=pay)
         await app.client.send("report", {}, delay=0.1)
         await app.client.send("report", {}, expires=3600)
-        await app.client.enqueue_many([plain] * MANY)
+    await app.client.enqueue_many([later] * MIN_TASKS)
     await app.client.send("alone", {})
     if Capability.JOIN in app.store.capabilities:
         await app.client.send("book", {})

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from tests.examples import FULL
-from windlass._model.filter import Filter
+from windlass._model.filter import Filter, Page
 from windlass._model.state import State
 from windlass._stores.redis import RedisStore, read
 from windlass.testing.conformance.steps import a_task, all_pages, all_tasks, complete, settle_now, worker_on
@@ -40,3 +40,21 @@ async def test_pages_have_what_matches_whatever_the_way_to_it(
                 pages = await all_pages(partial(store.find, where), limit=limit, newest_first=newest_first)
                 found = [task.id for page in pages for task in page]
                 assert found == (expected[::-1] if newest_first else expected), (name, limit)
+
+
+async def test_a_page_of_everything_has_tasks_that_move_while_it_is_read(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As exports and the rotation of keys need it: what moves between two groups is in neither."""
+    await store.enqueue([a_task() for _ in range(4)])
+    worker = await worker_on(store)
+    reading = read.Reader.groups
+
+    async def slow(reader: read.Reader, where: Filter) -> list[read.Group]:
+        groups = await reading(reader, where)
+        await settle_now(store, *map(complete, await worker.claim(4)))
+        return groups
+
+    monkeypatch.setattr(read.Reader, "groups", slow)
+
+    assert len((await store.find(Filter(), Page(limit=10))).items) == 4

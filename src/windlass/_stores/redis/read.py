@@ -102,6 +102,10 @@ class Reader:
     async def _candidates(self, where: Filter, page: Page) -> AsyncIterator[list[TaskId]]:
         """Yield the ids of all tasks that may match, in order, some at a time."""
         named = await self._named(where)
+        if named is None and replace(where, states=None, queues=None, types=None, tenants=None) == where:
+            async for ids in self._walk(page, None):  # which has those that move between groups, too
+                yield ids
+            return
         if named is None:
             groups = await self._sizes(await self.groups(where))
             total = sum(groups.values())

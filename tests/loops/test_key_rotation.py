@@ -1,5 +1,6 @@
 """The rotation of encryption keys: what is stored is encrypted with the first key, whatever interrupts it."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from windlass import App, Filter, InvalidOption, Page, State, StoreUnavailable, 
 from windlass._client import encryption
 from windlass._client.encryption import Rotation
 from windlass._encryption.keys import Keyring
+from windlass._model.filter import Action, Rewrite
 from windlass._model.record import Audit
 from windlass._model.schedule import Schedule
+from windlass._model.transition import Applied
 from windlass._policy.secrets.encrypted import MARKER, key_ids
+from windlass._store.forward import ForwardingStore
 from windlass._store.protocol import Severity, Store, all_records
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, scripted
@@ -101,6 +105,35 @@ async def test_a_rotation_that_is_stopped_goes_on_and_skips_what_is_done(
     assert (behind.read, await keys_in(store)) == (4, {"k2"})
     whole = await program(store, BOTH).operator.encryption.rotate()
     assert (whole.read, whole.rewritten) == (8, 0)
+
+
+class Racing(ForwardingStore):
+    """A store in which workers go on between what a rotation reads and what it writes."""
+
+    def __init__(self, inner: Store, work: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(inner)
+        self._work = work
+        self.times = 2
+
+    async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
+        if isinstance(action, Rewrite) and self.times:
+            self.times -= 1
+            await self._work()
+        return await super().apply(action, where, limit)
+
+
+async def test_tasks_that_change_meanwhile_are_rotated_too(store: Store) -> None:
+    """Workers complete them between what it reads and what it writes; one rotation is enough."""
+    app = program(store)
+    step = app.builder.step("pay", b'{"card":"%s"}' % CANARY.encode(), {}, app.types["pay"].defaults)
+    for _ in range(3):
+        await app.client.enqueue(chain(step, step))
+
+    racing = Racing(store, lambda: drained(program(store, BOTH)))
+    done = await program(racing, BOTH).operator.encryption.rotate()
+
+    assert done.rewritten >= 3
+    assert await keys_in(store) == {"k2"}
 
 
 async def test_a_lost_reply_loses_nothing() -> None:

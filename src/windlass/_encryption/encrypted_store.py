@@ -43,6 +43,7 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
 _MAX_RUNNING = 20_000
+_ROTATE_ATTEMPTS = 5  # of tasks that workers change between what is read and what is written
 
 
 class _Secrets(Brief, Struct, frozen=True):
@@ -265,23 +266,31 @@ class EncryptedStore(ForwardingStore):
     async def rotate_tasks(self, page: Page, by: By) -> RotatedTasks:
         """Encrypt the tasks of a page with the first key, also those that were not encrypted.
 
-        A task that changes meanwhile is left for the next rotation.
+        Tasks that change meanwhile are read again. One that changes each time is left for the next rotation.
         """
         found = await self.inner.find(Filter(), page)
-        tasks, locked = [], 0
-        for task in found.items:
-            before = after = documents_of(task)
-            with suppress(*UNREADABLE):
-                taken = () if task.result is None else await self._taken(task)
-                after = self._documents.renew(before, Place(task.type, task.tenant), task.secret, taken)
-            keys = key_ids(after.payload, after.next, after.result)
-            locked += keys not in ((), (self.keyring.first,))
-            if after != before:
-                tasks.append(Rewritten(id=task.id, before=before, after=after))
-        done: tuple[TaskId, ...] = ()
-        if tasks:
-            done = (await self.inner.apply(Rewrite(by=by, tasks=tuple(tasks)), Filter(), len(tasks))).ids
-        return RotatedTasks(len(found.items), len(done), locked, found.cursor)
+        tasks, rewritten, locked = found.items, 0, 0
+        for attempt in range(_ROTATE_ATTEMPTS):
+            renewed = [await self._renewed(task) for task in tasks]
+            if attempt == 0:
+                locked = sum(_needs_other_keys(one.after, self.keyring) for one in renewed)
+            changed = tuple([one for one in renewed if one.after != one.before])
+            if not changed:
+                break
+            done = (await self.inner.apply(Rewrite(by=by, tasks=changed), Filter(), len(changed))).ids
+            rewritten += len(done)
+            left = tuple({one.id for one in changed}.difference(done))
+            if not left:
+                break
+            tasks = (await self.inner.find(Filter(ids=left), Page(limit=len(left)))).items
+        return RotatedTasks(len(found.items), rewritten, locked, found.cursor)
+
+    async def _renewed(self, task: Task) -> Rewritten:
+        before = after = documents_of(task)
+        with suppress(*UNREADABLE):
+            taken = () if task.result is None else await self._taken(task)
+            after = self._documents.renew(before, Place(task.type, task.tenant), task.secret, taken)
+        return Rewritten(id=task.id, before=before, after=after)
 
     async def rotate_schedules(self, by: By) -> int:
         """Encrypt all schedules with the first key; return how many were not."""
@@ -323,6 +332,11 @@ class EncryptedStore(ForwardingStore):
 async def _as_they_are(tasks: Iterable[Task]) -> Iterable[Task]:
     """Return tasks with the secret fields that they are stored with: others were not encrypted."""
     return tasks
+
+
+def _needs_other_keys(documents: TaskDocuments, keyring: Keyring) -> bool:
+    """Whether values were left that the keys of the ring do not decrypt."""
+    return bool({*key_ids(documents.payload, documents.next, documents.result)} - {keyring.first})
 
 
 def _may_tell(settlement: Settlement) -> bool:

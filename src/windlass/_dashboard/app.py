@@ -14,6 +14,7 @@ from starlette.types import Scope as Connection
 
 from .._html.assets import asset_response
 from .._html.environment import environment
+from .._http.app import without_body
 from .._http.auth import ANONYMOUS, Caller
 from .._http.service import Service
 from .._http.web.body import read_form
@@ -103,7 +104,8 @@ class Dashboard:
                 return await self._act(request, caller, segments, base)
             if request.method not in ("GET", "HEAD"):
                 raise Problem("method-not-allowed", "pages are read with GET and changed with POST")
-            return await self._show(request, caller, segments, base, held)
+            response = await self._show(request, caller, segments, base, held)
+            return without_body(response) if request.method == "HEAD" else response
         except Refusal as refusal:
             if refusal.status == 401 and (found := self._sign_in.redirect(request, segments, base)):
                 return found

@@ -131,7 +131,7 @@ class Api:
             response = await route.handler(service, caller, request)
             if caller.key is not None and (rates := service.rate_limiter.headers(caller.key)):
                 response.headers.update(rates)
-            return _without_body(response) if request.method == "HEAD" else response
+            return without_body(response) if request.method == "HEAD" else response
         except Refusal as refusal:
             key_id = refusal.key_id or (caller.key.name if caller.key else "")
             self.service.refusals.add(refusal, request, path, key_id)
@@ -145,7 +145,7 @@ class Api:
             return problem_response(Problem("internal", "internal error; see the server's log"))
 
 
-def _without_body(response: Response) -> Response:
+def without_body(response: Response) -> Response:
     """Answer HEAD on a stream with its headers only; the stream itself would never end."""
     if isinstance(response, StreamingResponse):
         return Response(None, response.status_code, {**response.headers, "content-length": "0"})

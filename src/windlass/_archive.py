@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as day_time
 from itertools import count
@@ -154,8 +155,9 @@ class Archiver:
         """Make the directory, and remove what keepers that died have left in it."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in self.directory.glob(".*.part"):
-            if time.time() - part.stat().st_mtime > _STALE_SECONDS:
-                part.unlink(missing_ok=True)
+            with suppress(OSError):  # another keeper has removed it, or it is none of ours
+                if time.time() - part.lstat().st_mtime > _STALE_SECONDS:
+                    part.unlink()
 
 
 def _day_of(ended: EndedTask) -> date:

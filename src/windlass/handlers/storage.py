@@ -1,8 +1,12 @@
 """Where handlers keep files: a directory, or a bucket of an S3-compatible service."""
 
 import asyncio
+import errno
 import os
 import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -18,6 +22,7 @@ from .settings import required
 DEFAULT_STORAGE = "windlass-files"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _NOT_FOUND = ("NoSuchKey", "404")
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
 class Storage(Brief, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,37 +85,67 @@ def checked_file_name(name: str) -> str:
 
 
 class LocalFiles:
-    """Files in a directory."""
+    """Files in a directory, which may be a link. Links inside it are not followed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     async def put(self, name: str, content: bytes, media_type: str) -> None:  # noqa: ARG002
-        await asyncio.to_thread(self._write, self._directory / checked_file_name(name), content)
+        await asyncio.to_thread(self._write, checked_file_name(name), content)
 
     async def get(self, name: str, max_bytes: int) -> bytes:
-        return await asyncio.to_thread(self._read, self._directory / checked_file_name(name), max_bytes)
+        return await asyncio.to_thread(self._read, checked_file_name(name), max_bytes)
 
-    def _write(self, path: Path, content: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".new-{token_hex(8)}")  # in the same folder, so that it can be renamed
-        try:
-            with new.open("xb") as file:  # the umask decides who may read it
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            new.rename(path)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
+    def _write(self, name: str, content: bytes) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        new = f".new-{token_hex(8)}"  # in the same folder, so that it can be renamed
+        with self._folder(name, create=True) as (folder, last):
 
-    def _read(self, path: Path, max_bytes: int) -> bytes:
+            def opened(name: str, flags: int) -> int:
+                return os.open(name, flags, 0o666, dir_fd=folder)  # the umask decides who may read it
+
+            try:
+                with open(new, "xb", opener=opened) as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(new, last, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(new, dir_fd=folder)
+                raise
+
+    def _read(self, name: str, max_bytes: int) -> bytes:
         try:
-            with path.open("rb") as file:
+            with self._folder(name) as (folder, last):
+                # Without waiting for who might write to a FIFO.
+                descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            with os.fdopen(descriptor, "rb") as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise FileMissing
                 content = file.read(max_bytes + 1)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise FileMissing from None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                raise FileMissing from None
+            raise
         return _bounded(content, max_bytes)
+
+    @contextmanager
+    def _folder(self, name: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        """Open the folder of a file, one part after the other: a link in its place leads nowhere."""
+        *folders, last = name.split("/")
+        at = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for one in folders:
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(one, dir_fd=at)
+                inner = os.open(one, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(at)
+                at = inner
+            yield at, last
+        finally:
+            os.close(at)
 
 
 class S3Files:

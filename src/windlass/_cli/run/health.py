@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -107,13 +108,25 @@ class Health:
     def _write(self, file: Path, *, ready: bool) -> None:
         try:
             if ready:
-                file.touch()
+                _touch(file)
             else:
                 file.unlink(missing_ok=True)
         except OSError as error:
             if not self._warned:
                 self._warned = True
                 logger.warning("cannot write the health file %s: %s", file, error.strerror or error)
+
+
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def _touch(file: Path) -> None:
+    """Create the file or set its time. Follows no link and waits at no FIFO: the folder may be shared."""
+    opened = os.open(file, os.O_WRONLY | os.O_CREAT | _SAFE, 0o666)
+    try:
+        os.utime(file if os.utime not in os.supports_fd else opened)
+    finally:
+        os.close(opened)
 
 
 class ServiceManager:

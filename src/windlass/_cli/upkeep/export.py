@@ -1,6 +1,7 @@
 """`windlass export`: ended tasks with their attempts, as JSON lines."""
 
 import os
+import stat
 import sys
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -23,6 +24,7 @@ from ..text import iso, json_text
 
 _PROGRESS_SECONDS = 2.0
 _CHUNK = 1 << 16
+_BEGIN = b'{"id": "'  # of every line
 
 
 class _Line(msgspec.Struct):
@@ -98,14 +100,15 @@ async def _write(
 def _open(file: Path, *, resume: bool) -> IO[str]:
     try:
         mode = "r+" if resume and file.exists() else "x"
-        # For this user only: a payload may be confidential.
-        return open(
-            file, mode, encoding="ascii", newline="\n", opener=lambda name, how: os.open(name, how, 0o600)
-        )
+        output = open(file, mode, encoding="ascii", newline="\n", opener=_private)  # noqa: SIM115  returned
     except FileExistsError:
         raise InvalidOption(f"{file} exists already; --resume continues it") from None
     except OSError as error:
         raise InvalidOption(f"cannot write to {file}: {error.strerror or error}") from None
+    if not stat.S_ISREG(os.fstat(output.fileno()).st_mode):
+        output.close()
+        raise InvalidOption(f"{file} is no regular file")
+    return output
 
 
 def _private(name: str, flags: int) -> int:
@@ -114,21 +117,25 @@ def _private(name: str, flags: int) -> int:
 
 
 def _last_cursor(output: IO[str], file: Path) -> str | None:
-    """Cut off an incomplete last line, and return the cursor of the last complete one, if there is any."""
+    """Cut off an incomplete last line, and return the cursor of the last complete one, if there is any.
+
+    Raises InvalidOption, and leaves the file as it is, if it is not an export.
+    """
     with file.open("rb") as lines:
         end = _after_newline(lines, lines.seek(0, os.SEEK_END))
         start = _after_newline(lines, end - 1) if end else 0
         lines.seek(start)
         line = lines.read(end - start)
+        rest = lines.read(len(_BEGIN))
+    try:
+        last = msgspec.json.decode(line, type=_Line) if line else None
+    except msgspec.DecodeError:
+        last = None
+    if (line and last is None) or not _BEGIN.startswith(rest):
+        raise InvalidOption(f"the last line of {file} is not a task that was exported")
     output.seek(end)
     output.truncate(end)
-    if not line:
-        return None
-    try:
-        last = msgspec.json.decode(line, type=_Line)
-    except msgspec.DecodeError:
-        raise InvalidOption(f"the last line of {file} is not a task that was exported") from None
-    return cursor_text(last.finished_at, last.id)
+    return None if last is None else cursor_text(last.finished_at, last.id)
 
 
 def _after_newline(lines: IO[bytes], before: int) -> int:

@@ -1,7 +1,6 @@
 """Values as text: escaped for the terminal, JSON on one line, instants and durations in one unit."""
 
 import json
-import re
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +8,6 @@ import msgspec
 
 from .._policy.input.quote import printable
 
-_BREAKS = re.compile(r"\s*[\r\n]+\s*")
 _UNITS = ((60, 1, "s"), (3600, 60, "m"), (48 * 3600, 3600, "h"))
 
 
@@ -19,7 +17,8 @@ def one_line(text: str) -> str:
     Payloads, results and errors come from anywhere. Escape sequences, control characters and marks that
     change the writing direction would act on the terminal, so they are shown escaped.
     """
-    return printable(_BREAKS.sub(" ", text.strip()))
+    lines = (line.strip() for line in text.replace("\r", "\n").split("\n"))
+    return printable(" ".join(line for line in lines if line))
 
 
 def escaped_lines(text: str) -> list[str]:

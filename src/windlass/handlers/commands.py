@@ -1,6 +1,7 @@
 """run_command: run a program that the settings allow, without a shell and within bounds."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -135,20 +136,7 @@ class _Runner:
 
     async def _run(self, argv: list[str], stdin: bytes, folder: str) -> tuple[int, bytes, bytes]:
         settings = self._settings
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            _LAUNCHER,
-            str(settings.memory),
-            str(os.getpid()),
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=settings.environment,
-            cwd=folder,
-            start_new_session=True,
-        )
+        child = await self._started(argv, folder)
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
@@ -164,6 +152,27 @@ class _Runner:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # also what it has started
             await ended(child)
+
+    async def _started(self, argv: list[str], folder: str) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                _LAUNCHER,
+                str(self._settings.memory),
+                str(os.getpid()),
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._settings.environment,
+                cwd=folder,
+                start_new_session=True,
+            )
+        except OSError as error:
+            if error.errno == errno.E2BIG:
+                raise Fatal("the arguments are longer than the system allows") from None
+            raise
 
     async def _read(self, stream: asyncio.StreamReader) -> bytes:
         received = bytearray()

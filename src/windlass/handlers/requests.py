@@ -193,5 +193,7 @@ def _response(fetched: Fetched) -> Response:
             body = msgspec.json.decode(fetched.body)
         except ValueError:
             raise Fatal("the response says that it is JSON, and is not") from None
+        except RecursionError:
+            raise Fatal("the response is JSON that is nested too deeply") from None
     headers = {name: fetched.headers[name] for name in _KEPT if name in fetched.headers}
     return Response(status=fetched.status, headers=headers, body=body)

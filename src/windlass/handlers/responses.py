@@ -47,7 +47,7 @@ def retry_after(value: str | None, now: datetime) -> timedelta | None:
         return min(timedelta(seconds=int(text[:9])), _LONGEST)
     try:
         instant = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     at = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
     return min(max(at - now, timedelta()), _LONGEST)

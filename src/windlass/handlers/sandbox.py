@@ -89,7 +89,7 @@ async def _run(request: bytes, bounds: Bounds) -> tuple[Any, list[bytes]]:
         raise SandboxError(_why(status, bounds))
     try:
         reply, outputs = unframed(received)
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise SandboxError("the child process sent no result") from None
     if "error" in reply:
         raise SandboxError(str(reply["error"]))

@@ -70,7 +70,7 @@ class MailgunProvider:
         require_success(fetched, "Mailgun")
         try:
             return bool(msgspec.json.decode(fetched.body)["items"])
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             raise Retry("Mailgun's events cannot be read") from None
 
     async def close(self) -> None: ...

@@ -14,6 +14,7 @@ from ..._model.brief import Brief
 FUNCTION = f"{__file__}:extract"
 MAX_ITEMS = 1_000
 MAX_TEXT = 200_000
+MAX_DEPTH = 50  # of JSON in a page: results have at most 64 levels
 _SNIFFED = 2_048
 _META_CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE
@@ -91,7 +92,7 @@ def _value(node: Any, selector: Selector, base: str) -> str | None:
     if selector.attr is None:
         return _text(node)
     value: str | None = node.attributes.get(selector.attr)
-    return urljoin(base, value) if value and selector.attr in ("href", "src") else value
+    return (_joined(base, value) or value) if value and selector.attr in ("href", "src") else value
 
 
 def _text(node: Any) -> str:
@@ -100,7 +101,15 @@ def _text(node: Any) -> str:
 
 def _base(tree: Any, url: str) -> str:
     found = tree.css_first("base[href]")
-    return url if found is None else urljoin(url, found.attributes.get("href") or "")
+    return (None if found is None else _joined(url, found.attributes.get("href") or "")) or url
+
+
+def _joined(base: str, url: str) -> str | None:
+    """Return the absolute URL; None if it is not one: pages have any text there."""
+    try:
+        return urljoin(base, url)
+    except ValueError:
+        return None
 
 
 def _meta(tree: Any, _: str) -> dict[str, str]:
@@ -116,10 +125,25 @@ def _json_ld(tree: Any, _: str) -> list[Any]:
     found: list[Any] = []
     for node in tree.css('script[type="application/ld+json"]')[:50]:
         try:
-            found.append(msgspec.json.decode(node.text(deep=True)))
+            value = msgspec.json.decode(node.text(deep=True))
         except (ValueError, RecursionError):  # many pages have some that is not JSON
             continue
+        if _is_flat(value):
+            found.append(value)
     return found
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether a JSON value is nested no deeper than a result may be."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            part
+            for one in level
+            if isinstance(one, dict | list)
+            for part in (one.values() if isinstance(one, dict) else one)
+        ]
+    return not level
 
 
 def _links(tree: Any, base: str) -> list[str]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _BACKOFF = Backoff(base=10, factor=3, cap=3600, max_attempts=6)
 _TYPES = ("text/html", "application/xhtml+xml")
 _MAX_REDIRECTS = 5
+_MAX_URL = 8_000  # characters: robots.txt may have 50,000 rules to match with each
 _ROBOTS_FOR = 3600.0  # seconds for which the rules of a site are used
 _MAX_SITES = 10_000
 _PATIENCE = 2.0  # seconds that a task waits for its turn in its slot; it comes back for longer ones
@@ -157,7 +158,8 @@ class _Scraper:
         for _ in range(_MAX_REDIRECTS + 1):
             parts = _split(url)
             robots = await self._rules(parts)
-            if not robots.allows((parts.path or "/") + (f"?{parts.query}" if parts.query else "")):
+            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            if not await asyncio.to_thread(robots.allows, path):  # may take some hundred milliseconds
                 raise Fatal(f"robots.txt of {parts.hostname} does not allow this page")
             await self._turn(parts, robots, ctx)
             self._fetcher.allowed = self._app.allowed_networks
@@ -209,6 +211,8 @@ class _Scraper:
 
 
 def _split(url: str) -> SplitResult:
+    if len(url) > _MAX_URL:
+        raise Fatal(f"the URL has {len(url):,} characters, at most {_MAX_URL:,}")
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -48,8 +48,9 @@ class Robots(Struct, frozen=True):
 
 def parse_robots(text: str, agent: str) -> Robots:
     """Parse the rules for a program of this name, or else those for all (*)."""
+    ours = (agent.lower(), "*")
     groups: dict[str, list[tuple[str, str]]] = {}
-    named: list[str] = []
+    named: set[str] = set()  # of ours: a file may have thousands of others before thousands of rules
     after_rules = True
     for line in text.splitlines():
         if (found := _LINE.match(line)) is None:
@@ -57,10 +58,11 @@ def parse_robots(text: str, agent: str) -> Robots:
         key, value = found[1].lower(), found[2].strip()
         if key == "user-agent":
             if after_rules:
-                named = []
+                named = set()
             after_rules = False
-            named.append(value.lower())
-            groups.setdefault(value.lower(), [])
+            if value.lower() in ours:
+                named.add(value.lower())
+                groups.setdefault(value.lower(), [])
         elif key in ("allow", "disallow", "crawl-delay"):
             after_rules = True
             for one in named:

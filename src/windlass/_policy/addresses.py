@@ -15,14 +15,14 @@ from .input.quote import quoted
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
-_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+_NAT64 = IPv6Network("64:ff9b::/96")
 _NOT_PUBLIC = tuple(
     ip_network(text)
     for text in (
         # Which of these `is_global` knows depends on the version of Python.
         "0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "224.0.0.0/3",
-        "::/96", "::ffff:0:0:0/96", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16",
-        "fc00::/7", "fe80::/9", "ff00::/8",
+        # Of IPv6 only 2000::/3 is assigned to the internet; other networks may use the rest, as overlays do.
+        "::/3", "4000::/2", "8000::/1", "2001::/23", "2001:db8::/32", "3fff::/20",
     )
 )  # fmt: skip
 
@@ -64,7 +64,7 @@ def _judged(address: Address) -> tuple[Address, ...]:
         carried.append(address.sixtofour)
     if address.teredo is not None:
         carried += address.teredo
-    if any(address in network for network in _NAT64):
+    if address in _NAT64:
         carried[0] = IPv4Address(int(address) & 0xFFFFFFFF)
     return tuple(carried)
 

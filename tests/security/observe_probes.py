@@ -69,7 +69,7 @@ async def ask(
     )
     told = {"content-type": "application/json"} if isinstance(body, bytes) else {}
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(30),
         http.stream(method, url, headers=told | (headers or {}), **sent) as response,
     ):
         if response.headers.get("content-type", "").startswith(EVENTS):

@@ -54,6 +54,9 @@ from windlass.errors import InvalidOption
 from windlass.http import Access
 
 
+pytestmark = pytest.mark.timeout(300)
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
     with ApiServer() as server:

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import sentry_sdk
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from windlass import App, Backoff, Context, Fatal
+from windlass.integrations.sentry import attach
 
 app = App("sqlite:///canary.db", redact=[r"bird-[\w-]+"], backoff=Backoff(base=0, jitter=0))
 log = logging.getLogger("shop")
 SPANS = os.environ.get("CANARY_SPANS")
+SENTRY = os.environ.get("CANARY_SENTRY")
 
 
 class FileExporter(SpanExporter):
@@ -35,6 +38,13 @@ if SPANS:
     trace.set_tracer_provider(provider)
 
 
+if SENTRY:
+    sentry_sdk.init(
+        dsn=SENTRY, traces_sample_rate=1.0, attach_stacktrace=True, auto_enabling_integrations=False
+    )
+    attach(app, payload=True)
+
+
 def be_careless(card: Any, note: str, ctx: Context) -> None:
     """Tell a secret in every way but by raising or returning it."""
     log.warning("charging %s", {"card": card, "note": note}, extra={"told": [card, {str(card): note}]})
@@ -44,6 +54,10 @@ def be_careless(card: Any, note: str, ctx: Context) -> None:
         raise KeyError(card, note)
     except KeyError:
         log.exception("it failed")
+    sentry_sdk.add_breadcrumb(message=f"charging {card} {note}", data={"card": card, str(card): [note]})
+    sentry_sdk.capture_message(f"charging {card} {note}")
+    with sentry_sdk.start_span(op="charge", name=f"charge {card} {note}") as span:
+        span.set_data("card", card)
     ctx.progress(0.5, f"charging {card} {note}")
     ctx.note(told=card, text=f"{card} {note}", by={str(card): 1})
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from tests.integrations.sentry_sink import Sink, sentry_sink
 from tests.loops.webhook_receiver import Receiver, webhook_receiver
 from tests.servers.process import free_port
 from windlass import App
@@ -68,11 +69,13 @@ class World:
         self.ids: dict[str, str] = {}  # of tasks, by the way that they came in
         self.responses: list[str] = []  # of requests that enqueue
         self.receiver: Receiver
+        self.sentry: Sink
         self.keys: dict[str, str] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         self.receiver = self._stack.enter_context(webhook_receiver())
+        self.sentry = self._stack.enter_context(sentry_sink())
         app = App(self.store)
         for name, scopes in SCOPES.items():
             self.keys[name] = app.sync_operator.keys.create(name, scopes=scopes).text
@@ -115,6 +118,7 @@ class World:
         environment = {one: value for one, value in os.environ.items() if not one.startswith("WINDLASS_")}
         environment |= {"CANARY_SPANS": str(self.folder / "spans"), "WINDLASS_ALLOW_ADDRESSES": "127.0.0.1"}
         environment |= {"WINDLASS_LOG_LEVEL": "debug"}
+        environment |= {"CANARY_SENTRY": self.sentry.dsn, "NO_PROXY": "127.0.0.1"}
         if key is not None:
             environment["WINDLASS_KEY"] = self.keys[key]
         with (self.folder / f"{name}.log").open("wb") as log:

@@ -350,6 +350,17 @@ async def archive(world: World, folder: Path) -> None:
         await store.close()
 
 
+def reported(world: World) -> str:
+    """What Sentry gets: errors, messages, breadcrumbs, local variables and transactions of every way in."""
+
+    def bodies() -> str:
+        return b"".join(world.sentry.bodies).decode()
+
+    kinds = ("declined [secret]", "charging [secret]", "it failed", '"type":"transaction"', '"vars":')
+    until(lambda: all(one in bodies() for one in kinds), "Sentry has one of each kind")
+    return bodies()
+
+
 OTHERS: dict[str, Callable[[World], str]] = {
     "log of the worker": lambda world: world.log("worker"),
     "log of the server": lambda world: world.log("server"),
@@ -357,6 +368,7 @@ OTHERS: dict[str, Callable[[World], str]] = {
     "webhooks": lambda world: json.dumps([[one.body, one.headers] for one in world.receiver.messages]),
     "spans": lambda world: (world.folder / "spans").read_text(),
     "archive": archived,
+    "Sentry": reported,
 }
 
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from .._handler.around import CallNext
-from .._handler.context import Context, taken_secrets
+from .._handler.context import Context, running, taken_secrets
 from .._model.schedule import Schedule
 from .._model.task import Task
 from .._policy.input.payload import decode
@@ -58,7 +58,7 @@ def attach(app: App, *, payload: bool = False, check_ins: bool = True) -> None:
     monitor that has the schedule's name. See docs/logging.md.
     """
     ignore_logger("windlass.events")  # logs each failure, too
-    sentry_sdk.get_global_scope().add_event_processor(_without_own_variables)  # of programs that enqueue, too
+    sentry_sdk.get_global_scope().add_event_processor(_process)  # where programs enqueue, and in children
     reporter = _Reporter(app, payload=payload, check_ins=check_ins)
     app.around(reporter.around)
     app.on_error(reporter.report)
@@ -142,7 +142,7 @@ def _traced(task: Task) -> Iterator[None]:
 
 def _masker(task: Task) -> "Callable[[Event, Hint], Event]":
     """Return a function that masks the secrets of a task in an event."""
-    values = longest_first(secret_values(_payload(task), task.secret), taken_secrets.get())
+    values = _secrets_of(task)
 
     def mask(event: "Event", _: "Hint") -> "Event":
         __tracebackhide__ = True  # in the stack that may be attached
@@ -164,12 +164,22 @@ def _attach_stack(event: Any) -> None:
         event["threads"] = {"values": [{"stacktrace": stack, "crashed": False, "current": True}]}
 
 
-def _without_own_variables(event: "Event", _: "Hint") -> "Event":
-    """Return an event without the local variables of windlass's frames, whichever task it belongs to."""
+def _process(event: "Event", _: "Hint") -> "Event":
+    """Drop own variables from any event, and mask those of a handler: in a child nothing else does."""
     __tracebackhide__ = True
     _attach_stack(event)
     _drop_own_variables(event)
-    return event
+    task = running.get()
+    if task is None:
+        return event
+    if (event.get("tags") or {}).get("task_id") != task.id:  # a child, which has the breadcrumbs of others
+        event.pop("breadcrumbs", None)
+    values = _secrets_of(task)
+    return _masked(event, values) if values else event
+
+
+def _secrets_of(task: Task) -> tuple[str, ...]:
+    return longest_first(secret_values(_payload(task), task.secret), taken_secrets.get())
 
 
 def _drop_own_variables(event: Any) -> None:

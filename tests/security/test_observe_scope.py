@@ -53,7 +53,6 @@ from windlass._stores.sqlite import SQLiteStore
 from windlass.errors import InvalidOption
 from windlass.http import Access
 
-
 pytestmark = pytest.mark.timeout(300)
 
 

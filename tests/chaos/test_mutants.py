@@ -16,6 +16,8 @@ from tests.system.storm import Storm
 
 pytestmark = pytest.mark.chaos
 
+PROVOCATIONS = 3
+
 
 class Mutant(NamedTuple):
     """Windlass with a mistake, and what is done to make it show."""
@@ -145,11 +147,17 @@ def mutate(fleet: Fleet, name: str) -> None:
 
 
 def survive(fleet: Fleet, mutant: Mutant) -> str:
-    """What was noticed: violated rules, or a fleet that did not come to an end."""
-    mutant.provoke(fleet)
-    try:
-        fleet.drain(25)
-    except AssertionError as error:
-        return str(error).splitlines()[0]
-    report = check(asyncio.run(fleet.history()))
-    return ", ".join(sorted({violation.rule for violation in report.violations}))
+    """What was noticed: violated rules, or a fleet that did not come to an end.
+
+    Whether a worker that wakes settles before it learns that its leases are lost is chance: on a busy machine
+    a provocation may pass without a mistake.
+    """
+    for _ in range(PROVOCATIONS):
+        mutant.provoke(fleet)
+        try:
+            fleet.drain(25)
+        except AssertionError as error:
+            return str(error).splitlines()[0]
+        if violations := check(asyncio.run(fleet.history())).violations:
+            return ", ".join(sorted({violation.rule for violation in violations}))
+    return ""

@@ -20,7 +20,7 @@ ONE_CHUNK = b"%x\r\n%b\r\n0\r\n\r\n" % (len(TASK), TASK)
 def sent(url: str, data: bytes) -> bytes:
     """Send these bytes; all that comes back until the server closes the connection."""
     with closing(dial(url)) as line:
-        line.sendall(data.replace(b"@", at(url, "").encode()))
+        line.sendall(data.replace(b"@/", at(url, "/").encode()))
         answer = b""
         with suppress(ConnectionResetError):  # it closed before it had read all
             while part := line.recv(65536):
@@ -69,7 +69,7 @@ MALFORMED = {
     "two equal hosts": request(b"host: a", b"Host: a", first=b"GET @/healthz HTTP/1.1"),
     "a list of hosts": request(b"host: a, b", first=b"GET @/healthz HTTP/1.1"),
     "a host with a path": request(b"host: a/b", first=b"GET @/healthz HTTP/1.1"),
-    "a host with a user": request(b"host: u\x40a", first=b"GET @/healthz HTTP/1.1"),
+    "a host with a user": request(b"host: u@a", first=b"GET @/healthz HTTP/1.1"),
     "HTTP/0.9": b"GET @/healthz\r\n\r\n",
     "HTTP/0.9, named": request(first=b"GET @/healthz HTTP/0.9"),
     "HTTP/1.2": request(first=b"GET @/healthz HTTP/1.2"),
@@ -78,7 +78,7 @@ MALFORMED = {
     "a tab": request(first=b"GET\t@/healthz HTTP/1.1"),
     "a relative target": request(first=b"GET healthz HTTP/1.1"),
     "another authority": request(first=b"GET http://other@/healthz HTTP/1.1"),
-    "an authority with a user": request(first=b"GET http://u\x40x@/healthz HTTP/1.1"),
+    "an authority with a user": request(first=b"GET http://u@x@/healthz HTTP/1.1"),
     "another scheme": request(first=b"GET ftp://x@/healthz HTTP/1.1"),
     "CONNECT": request(first=b"CONNECT x:443 HTTP/1.1"),
     "an unknown method": request(first=b"BREW @/healthz HTTP/1.1"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+import uvloop
 from packaging.requirements import Requirement
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -54,6 +55,10 @@ def traced(called: set[str]) -> type[GuardedProtocol]:
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
+    if scope["path"] == "/wait":
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        return
     body = LARGE if scope["path"] == "/large" else b"small"
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -99,3 +104,29 @@ async def test_every_hook_is_called() -> None:
         assert len(await reader.read()) > len(LARGE)
         writer.close()
     assert called == set(HOOKS)
+
+
+@pytest.mark.parametrize("path", [b"/large", b"/wait"])
+@pytest.mark.parametrize("loop", [asyncio, uvloop], ids=["asyncio", "uvloop"])
+def test_a_pipeline_ends_with_its_client(path: bytes, loop: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """uvicorn tells only the last of pipelined requests that its client is gone."""
+    opened: list[GuardedProtocol] = []
+
+    class Noted(GuardedProtocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            opened.append(self)
+
+    async def leave() -> None:
+        async with asyncio.timeout(20), served(Noted) as port:
+            request = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
+            reader, writer = await asked(port, request % b"/" + request % path * 3)
+            await reader.readuntil(b"small")
+            await eventually(lambda: bool(opened[0].pipeline))
+            writer.transport.abort()
+            await eventually(lambda: not opened[0].tasks)
+
+    with asyncio.Runner(loop_factory=loop.new_event_loop) as runner:
+        runner.run(leave())
+
+    assert not [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, NoReturn, cast
 
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ..web.problems import SAFE_HEADERS, Problem, problem_response
 from .connections import Connections, Place
@@ -47,6 +47,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._unread = 0  # bytes received of an incomplete head
         self._head = 0  # bytes of URL and headers parsed so far
         self._problem = _MALFORMED
+        self._running: RequestResponseCycle | None = None  # uvicorn's `cycle` is the last of a pipeline
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Wait for the first byte, but not for long: a client may never send anything."""
@@ -68,6 +69,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self.resume_writing()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         """Start the deadline for the head unless it has arrived whole; refuse one that is too large."""
@@ -99,7 +103,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Run the request, or respond 503 or 429 if there are too many connections."""
+        """Run the request after those before it, or respond 503 or 429 if there are too many connections."""
         flaw = flaw_in_head(self.parser.get_http_version(), self.url, self.headers)
         if flaw is not None:
             self._stop_parser(Problem("malformed", flaw))
@@ -109,14 +113,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self._unread = 0
         refusal = self._among.refusal(self, self.url.partition(b"?")[0])
         self._among.move(self, Place.BUSY)
-        if refusal is None:
-            super().on_headers_complete()
-            return
-        app, self.app = self.app, _closing_app(refusal)
+        app = self.app
+        if refusal is not None:
+            self.app = _closing_app(refusal)
         try:
             super().on_headers_complete()
         finally:
             self.app = app
+        if not self.pipeline:
+            self._running = self.cycle
 
     def on_message_complete(self) -> None:
         """Stop the deadline: the body has arrived."""
@@ -127,6 +132,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait only briefly for the rest of the body."""
         pipelined = bool(self.pipeline)
+        if pipelined:
+            self._running = self.pipeline[-1][0]
         super().on_response_complete()
         if pipelined:
             return

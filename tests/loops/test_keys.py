@@ -73,7 +73,7 @@ async def test_a_revoked_key_is_gone_and_the_others_stay(app: App) -> None:
         ({"scopes": "read"}, "for a single one pass"),
         (
             {"scopes": ("read", "root")},
-            "no scope 'root'; the scopes are: enqueue, read, work",
+            "no scope 'root'; the scopes are: enqueue, read, observe, work",
         ),
         ({"scopes": ([],)}, "no scope a list"),
         ({"tenant": ""}, "tenant"),

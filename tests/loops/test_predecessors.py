@@ -1,8 +1,8 @@
 """Results of predecessors: what is secret in them stays secret in the tasks that take them."""
 
-import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.loops import child_tasks
@@ -52,7 +52,7 @@ def copy(app: App) -> Type:
 
 def assert_masked(task: Task) -> None:
     """No view of the task, and nothing of its error, shows the secret; they do show what is not."""
-    shown = json.dumps(task_document(task), default=str)
+    shown = msgspec.json.encode(task_document(task)).decode()
     stored = f"{task.error.message}{task.error.traceback}" if task.error else "[secret] ann"
     for text in (shown, stored):
         assert IBAN not in text

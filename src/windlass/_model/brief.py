@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import date, timedelta
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 from msgspec import Raw, Struct
 
@@ -26,9 +26,6 @@ class Brief:
 
     __slots__ = ()
 
-    _repr_fields: ClassVar[tuple[str, ...]] = ()
-    """The fields to show, if not all."""
-
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
         return f"{type(self).__name__}({shown})"
@@ -36,12 +33,17 @@ class Brief:
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         record: Any = self
         defaults = dict(zip(record.__struct_fields__[::-1], record.__struct_defaults__[::-1], strict=False))
-        values = ((name, getattr(self, name, "")) for name in self._repr_fields or record.__struct_fields__)
+        values = ((name, getattr(self, name, "")) for name in self._fields_to_show())
         return [
             (name, _shown(value, is_name=name in NAMES))
             for name, value in values
             if not (value is None or value is defaults.get(name) or (isinstance(value, str) and not value))
         ]
+
+    def _fields_to_show(self) -> tuple[str, ...]:
+        record: Any = self
+        fields: tuple[str, ...] = record.__struct_fields__
+        return fields
 
 
 class Secret(str):

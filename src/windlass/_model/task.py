@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -151,11 +151,6 @@ class Enqueued(Brief, Struct, frozen=True, gc=False, kw_only=True):
 class Task(Brief, Struct, Documented, frozen=True, gc=False):
     """A task as the store had it at one moment."""
 
-    _repr_fields: ClassVar[tuple[str, ...]] = (
-        *("id", "type", "queue", "tenant", "state", "attempt"),
-        *("payload", "result", "error", "progress"),
-    )
-
     id: TaskId
     type: str
     payload: bytes
@@ -207,6 +202,13 @@ class Task(Brief, Struct, Documented, frozen=True, gc=False):
     def is_expired(self, now: datetime) -> bool:
         """Whether it has not started by its expiry. A released or snoozed first attempt does not count."""
         return self.expires_at is not None and self.expires_at <= now and self.attempt == 0
+
+    def _fields_to_show(self) -> tuple[str, ...]:
+        return _SHOWN
+
+
+_SHOWN = ("id", "type", "queue", "tenant", "state", "attempt", "payload", "result", "error", "progress")
+"""What the repr of a task has of it."""
 
 
 def may_need_results(task: "NewTask | Task") -> bool:

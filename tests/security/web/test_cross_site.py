@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.contents import everything_in
 from tests.dashboard.person import Person
 from tests.examples import FULL
 from tests.http.test_auth_matrix import ASKED, NAMES, OPEN
@@ -22,9 +23,7 @@ from windlass._dashboard.app import HEADERS
 from windlass._dashboard.screens import ALL
 from windlass._dashboard.view import DashboardSettings
 from windlass._http.web.problems import SAFE_HEADERS
-from windlass._model.filter import Filter, Page
 from windlass._model.queue import QueueSettings
-from windlass._model.record import KINDS, Audit
 from windlass._store.messages import REQUESTS
 from windlass._stores.memory import MemoryStore
 
@@ -75,16 +74,8 @@ class Browser:
             method, f"{self.root}{path}", headers={**headers, "cookie": cookies}, content=content
         )
 
-    async def everything(self) -> list[Any]:
-        """All that is stored, but for when keys and logins were used."""
-        kinds: list[Any] = [QueueSettings, Audit, *KINDS]
-        found: list[Any] = [*(await self.store.find(Filter(), Page(limit=1_000))).items]
-        for kind in kinds:
-            found += [
-                repr(one).partition("last_used_at")[0]
-                for one in (await self.store.records(kind, Page())).items
-            ]
-        return found
+    async def everything(self) -> list[str]:
+        return await everything_in(self.store)
 
 
 @pytest.fixture

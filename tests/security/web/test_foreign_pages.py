@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import expect
 from starlette.responses import HTMLResponse
 
+from tests.contents import everything_in
 from tests.dashboard.browser import Run, Tab
 from tests.examples import FULL, sample
 from tests.http.test_auth_matrix import NAMES
@@ -22,9 +23,7 @@ from windlass import App
 from windlass._client.keys import Keys
 from windlass._dashboard.screens import ALL
 from windlass._dashboard.view import DashboardSettings
-from windlass._model.filter import Filter, Page
 from windlass._model.queue import QueueSettings
-from windlass._model.record import KINDS, Audit
 from windlass._stores.memory import MemoryStore
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
@@ -42,8 +41,8 @@ ATTACK = """async ([targets, kinds]) => {
     for (const kind of kinds) {
       const form = document.createElement("form");
       Object.assign(form, { method: "post", action: url, enctype: kind, target: "into" });
-      form.innerHTML = '<input name="why" value="x"><input name="token" value="">' +
-        '<input name=\'{"type":"t","a\' value=\'":1}\'>';
+      form.innerHTML = `<input name="why" value="x"><input name="token" value="">
+        <input name='{"type":"t","a' value='":1}'>`;
       document.body.append(form);
       const done = new Promise((ready) => frame.addEventListener("load", ready, { once: true }));
       form.submit();
@@ -96,14 +95,6 @@ async def filled(store: MemoryStore) -> str:
     return (await Keys(store).create("ann", scopes=["admin"])).text
 
 
-async def everything(store: MemoryStore) -> list[str]:
-    kinds: list[Any] = [QueueSettings, Audit, *KINDS]
-    found = [repr(one) for one in (await store.find(Filter(), Page(limit=1_000))).items]
-    for kind in kinds:
-        found += [repr(one).partition("last_used_at")[0] for one in (await store.records(kind, Page())).items]
-    return found
-
-
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[ApiServer]:
     with ApiServer() as server:
@@ -122,7 +113,7 @@ def test_a_page_of_another_origin(
     tab.page.locator("input[name=key]").fill(key)
     tab.page.locator("main button").first.click()
     expect(tab.page.get_by_role("link", name="Queues")).to_be_visible()
-    before = run(everything(store))
+    before = run(everything_in(store))
 
     evil = tab.page.context.new_page()
     evil.goto(elsewhere.serve_asgi(foreign).replace("127.0.0.1", host) + "/")
@@ -132,7 +123,7 @@ def test_a_page_of_another_origin(
     ]
     sent = evil.evaluate(ATTACK, [targets[::step], list(KINDS_OF_FORM)])
     assert sent >= (400 if FULL else 40)
-    assert run(everything(store)) == before
+    assert run(everything_in(store)) == before
 
     pages = [f"{url}/dashboard{path}" for path in SCREENS] + [
         f"{url}{path}" for path in ("/docs", "/tasks", "/keys")
@@ -148,4 +139,4 @@ def test_a_page_of_another_origin(
     tab.page.get_by_role("button", name="Pause…").click()
     tab.page.get_by_role("button", name="Pause", exact=True).click()
     expect(tab.page.locator("body")).to_contain_text("paused")
-    assert run(everything(store)) != before
+    assert run(everything_in(store)) != before

@@ -108,7 +108,11 @@ def test_json_has_the_key_and_its_scopes(run: Run) -> None:
     [
         (("create", "x"), 2, "--scope"),
         (("create", "--scope", "read"), 2, "LABEL"),
-        (("create", "x", "--scope", "root"), 2, "'enqueue', 'read', 'work', 'operate', 'reveal', 'admin'"),
+        (
+            ("create", "x", "--scope", "root"),
+            2,
+            "'enqueue', 'read', 'observe', 'work', 'operate', 'reveal', 'admin'",
+        ),
         (("create", "", "--scope", "read"), 2, "label"),
         (("create", "\x1b[2J", "--scope", "read"), 2, "label"),
         (("create", "x" * 101, "--scope", "read"), 2, "1 to 100"),

@@ -9,8 +9,6 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 from msgspec import Struct
 
-from ..._model.brief import Brief
-
 FUNCTION = f"{__file__}:extract"
 MAX_ITEMS = 1_000
 MAX_TEXT = 200_000
@@ -32,13 +30,20 @@ class Selector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     all: bool = False
 
 
-class Wanted(Brief, Struct, frozen=True, kw_only=True):
+class Wanted(Struct, frozen=True, kw_only=True):
     """What to extract from the page of a URL; `charset` is what its server said."""
 
     url: str
     charset: str | None = None
     select: dict[str, Selector] = {}
     parts: tuple[Part, ...] = ()
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Leave out the URL; without `Brief`, as the child imports this file alone."""
+        return [("parts", self.parts)]
+
+    def __repr__(self) -> str:
+        return f"Wanted(parts={self.parts!r})"
 
 
 def extract(options: Any, inputs: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:

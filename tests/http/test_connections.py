@@ -86,6 +86,24 @@ def test_responses_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch
     assert len(among) == 1  # one alone may be as large as it is
 
 
+def test_memory_is_returned_once_after_many_unread_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "WORTH_RETURNING", 100)
+    returned: list[int] = []
+    among = Connections(return_memory=lambda: returned.append(len(among)))
+    one, other, small = opened(among, 3, Place.BUSY)
+    for line in (one, other):
+        among.hold_unread(line, 50)
+    among.remove(one)
+    assert returned == []
+
+    among.move(other, Place.IDLE)
+    assert returned == [2]
+
+    among.hold_unread(small, 99)
+    among.remove(small)
+    assert returned == [2]
+
+
 def test_without_one_to_close_the_new_one_is_closed() -> None:
     among = Connections(ConnectionLimits(total=3))
     busy = opened(among, 3 + RESERVED, Place.BUSY)

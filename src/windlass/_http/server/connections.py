@@ -30,6 +30,9 @@ UNREAD_SECONDS = 2.0
 MAX_UNREAD_BYTES = 128 << 20
 """Memory for responses that clients have not read; beyond, the one that has waited longest is given up."""
 
+WORTH_RETURNING = 16 << 20
+"""Bytes of such responses after which their memory is returned to the system once they are gone."""
+
 WARN_SECONDS = 60.0
 """Minimum time between two log messages about refused requests."""
 
@@ -84,13 +87,16 @@ class Connections:
         limits: ConnectionLimits | None = None,
         urgent: Iterable[bytes] = (),
         clock: Callable[[], float] = monotonic,
+        return_memory: Callable[[], object] = lambda: None,
     ) -> None:
         self.limits = limits or ConnectionLimits()
+        self._return_memory = return_memory
         self._urgent = frozenset(urgent)
         self._clock = clock
         self._places: list[dict[Connection, float]] = [{} for _ in Place]
         self._unread: dict[Connection, int] = {}  # bytes of responses
         self._unread_bytes = 0
+        self._most_unread_bytes = 0  # since memory was last returned
         self._addresses = Counter[str]()
         self._refused = 0
         self._warned_at = -WARN_SECONDS
@@ -115,6 +121,7 @@ class Connections:
         self.move(one, Place.UNREAD)
         self._unread[one] = size
         self._unread_bytes += size
+        self._most_unread_bytes = max(self._most_unread_bytes, self._unread_bytes)
         while self._unread_bytes > MAX_UNREAD_BYTES and len(self._unread) > 1:
             self._evict(next(iter(self._unread)))
 
@@ -122,7 +129,7 @@ class Connections:
         """Note what a connection is doing now, unless it has been closed to make room."""
         was = one.place
         if was is not None and was is not place:
-            self._unread_bytes -= self._unread.pop(one, 0)
+            self._release(one)
             del self._places[was][one]
             self._places[place][one] = self._clock()
             one.place = place
@@ -131,7 +138,7 @@ class Connections:
         """Stop counting a connection that is closed."""
         if one.place is None:
             return
-        self._unread_bytes -= self._unread.pop(one, 0)
+        self._release(one)
         del self._places[one.place][one]
         one.place = None
         self._addresses[one.address] -= 1
@@ -150,6 +157,12 @@ class Connections:
             self._warn(f"{one.address} has more connections than {limit}; if it is a proxy, raise the limit")
             return Problem("too-many-requests", "too many connections from this address; close some")
         return None
+
+    def _release(self, one: Connection) -> None:
+        self._unread_bytes -= self._unread.pop(one, 0)
+        if not self._unread and self._most_unread_bytes >= WORTH_RETURNING:
+            self._most_unread_bytes = 0
+            self._return_memory()
 
     def _is_over(self, address: str) -> bool:
         most = self.limits.per_address

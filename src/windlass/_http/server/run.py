@@ -1,6 +1,7 @@
 """Run the API on uvicorn: listen, serve beside a keeper, stop."""
 
 import asyncio
+import ctypes
 import errno
 import ipaddress
 import logging
@@ -26,6 +27,7 @@ from .protocol import GuardedProtocol
 logger = logging.getLogger("windlass.http")
 
 _BACKLOG = 2048
+_FREED_AFTER = 1.0  # seconds: until the transports of closed connections have let their buffers go
 _KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 10
 _NOT_FREE = {errno.EADDRINUSE: "is already in use", errno.EACCES: "needs privileges that this user lacks"}
@@ -37,6 +39,14 @@ KEYLESS = (
     f"are refused; before others may connect, {_CREATE}"
 )
 CLOSED = f"every API key is revoked or expired, so all requests are refused; {_CREATE}"
+
+
+def return_memory() -> None:
+    """Return freed memory to the system, soon: glibc would keep what a flood of unread responses took."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(_FREED_AFTER, loop.run_in_executor, None, trim, 0)
 
 
 def is_loopback(host: str) -> bool:
@@ -103,7 +113,7 @@ class Server:
         wanted = ConnectionLimits(
             total=limits.max_connections, per_address=limits.max_connections_per_address
         )
-        among = Connections(affordable(wanted), map(str.encode, URGENT_PATHS))
+        among = Connections(affordable(wanted), map(str.encode, URGENT_PATHS), return_memory=return_memory)
         load = load_limits(among.limits.total, limits.max_streams_per_key, limits.max_queues_per_tenant)
         served = Api(app, limits=load, **options)
         self._app = app

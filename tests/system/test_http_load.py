@@ -8,11 +8,12 @@ import asyncio
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 from asyncio import StreamReader
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx2
@@ -220,3 +221,16 @@ async def test_slow_readers(served: Served) -> None:
             writer.write("\r\n".join([*head, "", ""]).encode())
         await answers(beats, 200)
     assert served.weight("VmHWM:") < 600 * MEGABYTE
+
+
+def test_memory_returns_after_unread_responses(served: Served) -> None:
+    """Pipelined requests, whose responses are not read; then their clients are gone."""
+    before = served.weight("VmRSS:")
+    asked = b"GET /openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 20
+    with ExitStack() as lines:
+        for _ in range(600):
+            line = lines.enter_context(socket.create_connection(("127.0.0.1", served.port), 10))
+            line.sendall(asked)
+        wait_until(lambda: served.weight("VmRSS:") > before + 30 * MEGABYTE, 60, what="responses wait")
+
+    wait_until(lambda: served.weight("VmRSS:") < before + 20 * MEGABYTE, 60, what="memory is returned")

@@ -1,8 +1,10 @@
 """Processes: every measured run gets a new one, so that no run influences the next."""
 
 import json
+import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,25 +22,38 @@ class RunFailed(Exception):
     """A run failed; its figures are invalid."""
 
 
-def run(program: Program, verb: str, **options: Any) -> Answer:
-    """Run the program and return its result."""
-    with _started(program, verb, options) as process:
+def run(program: Program, verb: str, *, tree: Path = ROOT, **options: Any) -> Answer:
+    """Run the program of a tree, this one or one laid out elsewhere, and return its result."""
+    with _started(program, verb, tree, options) as process:
         return _answer(process, f"{program} {verb}")
 
 
 @contextmanager
-def running(program: Program, verb: str, **options: Any) -> Iterator["Running"]:
+def running(program: Program, verb: str, *, tree: Path = ROOT, **options: Any) -> Iterator["Running"]:
     """Start a process that runs until it is stopped; it is ready when the block begins."""
-    with starting(program, verb, **options) as process:
+    with starting(program, verb, tree=tree, **options) as process:
         process.until_ready()
         yield process
 
 
 @contextmanager
-def starting(program: Program, verb: str, **options: Any) -> Iterator["Running"]:
+def starting(program: Program, verb: str, *, tree: Path = ROOT, **options: Any) -> Iterator["Running"]:
     """Start a process that runs until it is stopped; it may not be ready yet."""
-    with _started(program, verb, options) as process:
+    with _started(program, verb, tree, options) as process:
         yield Running(process, f"{program} {verb}")
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """Return what makes a process import windlass from a tree, whatever is installed."""
+    return os.environ | {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"}
+
+
+def command(tree: Path) -> list[str]:
+    """Return the beginning of a command line that runs `windlass` of a tree."""
+    module, _, function = tomllib.loads((tree / "pyproject.toml").read_text())["project"]["scripts"][
+        "windlass"
+    ].partition(":")
+    return [sys.executable, "-c", f"import sys; from {module} import {function}; sys.exit({function}())"]
 
 
 class Running:
@@ -82,11 +97,15 @@ class Running:
 
 
 @contextmanager
-def _started(program: Program, verb: str, options: dict[str, Any]) -> Iterator["subprocess.Popen[str]"]:
+def _started(
+    program: Program, verb: str, tree: Path, options: dict[str, Any]
+) -> Iterator["subprocess.Popen[str]"]:
     begin = (sys.executable, "-m", f"benchmarks.runs.{program}") if isinstance(program, str) else program
     command = [*begin, verb, json.dumps(options)]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    process = subprocess.Popen(
+        command, cwd=tree, env=environment(tree), stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
     try:
         yield process
     finally:

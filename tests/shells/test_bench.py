@@ -52,6 +52,39 @@ def test_a_quick_run_beside_the_peers_on_postgres(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.full
+def test_a_quick_run_against_a_commit() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.against",
+        "HEAD",
+        "--quick",
+        "--rounds",
+        "2",
+        "--on",
+        "sqlite",
+    ]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
+
+    assert done.returncode in {0, 1}, done.stderr  # so small a run may miss any bound
+    assert "invalid run" not in done.stderr
+    for what in ("bulk of 1,000", "drain, 500 slots", "drain, 32 slots", "one, blocking", "POST /tasks"):
+        assert f"{what} on sqlite" in done.stdout
+
+
+@pytest.mark.system
+def test_a_commit_that_is_not_there_is_refused() -> None:
+    command = [sys.executable, "-m", "benchmarks.against", "no-such-commit"]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
+
+    assert done.returncode == 1
+    assert "no commit no-such-commit" in done.stderr
+
+
+@pytest.mark.system
 def test_an_unknown_part_is_refused() -> None:
     done = bench("nonsense")
 

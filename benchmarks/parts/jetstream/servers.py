@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import nats.errors
 
-from benchmarks.processes import ROOT, RunFailed
+from benchmarks.processes import ROOT, RunFailed, command, environment
 from tests.servers.nats import Nats
 from tests.servers.nats_cluster import NatsCluster, leaders
 from windlass._stores.jetstream.address import parse
@@ -37,15 +36,15 @@ class Servers:
         self._folder = folder
 
     @contextmanager
-    def store(self, owners: int = 1) -> Iterator["OwnedStore"]:
-        """A new, empty store with this many processes that own it or stand by."""
+    def store(self, owners: int = 1, tree: Path = ROOT) -> Iterator["OwnedStore"]:
+        """A new, empty store with this many processes of a tree that own it or stand by."""
         places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         monitor = ",".join(f"127.0.0.1:{node.monitor_port}" for node in self.nodes)
         name = f"bench-{next(NAMES)}"
         url = f"nats://{places}/{name}?replicas={len(self.nodes)}&monitor={monitor}"
         with ExitStack() as stack:
             stack.callback(lambda: asyncio.run(_delete(url)))
-            store = OwnedStore(url, name, self._folder / name, stack)
+            store = OwnedStore(url, name, self._folder / name, tree, stack)
             store.start_owner()
             store.wait_for({OWNER: 1})
             for _ in range(owners - 1):
@@ -98,9 +97,10 @@ class Costs:
 class OwnedStore:
     """A store, and the processes that own it or stand by."""
 
-    def __init__(self, url: str, name: str, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, url: str, name: str, folder: Path, tree: Path, stack: ExitStack) -> None:
         self.url, self.name = url, name
         self._folder = folder
+        self._tree = tree
         self._stack = stack
         self._folder.mkdir()
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -110,11 +110,12 @@ class OwnedStore:
         number = len(list(self._folder.iterdir()))
         place = self._folder / str(number)
         place.mkdir()
-        program = Path(sys.executable).with_name("windlass")
-        command = [program, "owner", "--store", self.url, "--owner-folder", place]
+        line = [*command(self._tree), "owner", "--store", self.url, "--owner-folder", str(place)]
         with (place / "log").open("wb") as log:
             process = self._stack.enter_context(
-                subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+                subprocess.Popen(
+                    line, cwd=self._tree, env=environment(self._tree), stdout=log, stderr=subprocess.STDOUT
+                )
             )
         self._stack.callback(process.kill)
         self.processes[process.pid] = process

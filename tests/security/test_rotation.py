@@ -28,7 +28,7 @@ READY_FOR_BOTH = Keyring([OLD, NEW, OLD])
 ROUNDS = 12  # of enqueues in each phase
 
 
-@pytest.fixture(params=sample(["sqlite", "valkey"], [*{*STORES} - {"sqlite", "valkey"}]))
+@pytest.fixture(params=sample(["sqlite", "valkey"], sorted({*STORES} - {"sqlite", "valkey"})))
 def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
     where = MEMORY if MEMORY.is_dir() else None
     with (

@@ -30,7 +30,7 @@ UNREAD_SECONDS = 2.0
 MAX_UNREAD_BYTES = 128 << 20
 """Memory for responses that clients have not read; beyond, the one that has waited longest is given up."""
 
-WORTH_RETURNING = 16 << 20
+WORTH_RETURNING = 4 << 20
 """Bytes of such responses after which their memory is returned to the system once they are gone."""
 
 WARN_SECONDS = 60.0

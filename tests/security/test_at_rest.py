@@ -27,6 +27,7 @@ from tests.servers.postgres import QUICK, Postgres
 from tests.servers.redis import DURABLE, Program, Redis
 from tests.servers.redis_cluster import command, until
 
+WAL_PAGE, LONG_HEADER = 8_192, 0x0002
 _ZSTD = b"\x28\xb5\x2f\xfd"
 UNCOMPRESSED = DURABLE | {"rdbcompression": "no"}
 
@@ -41,6 +42,12 @@ def everything_in(*folders: Path) -> bytes:
     """The bytes of all files below these folders."""
     files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
     return b"\n".join(file.read_bytes() for file in files if os.access(file, os.R_OK))
+
+
+def unpaged(data: bytes) -> bytes:
+    """Segments of the WAL of Postgres without the headers of pages, which may stand within a text."""
+    pages = (data[start : start + WAL_PAGE] for start in range(0, len(data), WAL_PAGE))
+    return b"".join(page[40 if page[2:3] and page[2] & LONG_HEADER else 24 :] for page in pages)
 
 
 def unpacked(data: bytes) -> bytes:
@@ -91,6 +98,8 @@ def on_postgres(folder: Path) -> Iterator[Kept]:
             with psycopg.connect(server.url, autocommit=True) as connection:
                 connection.execute("CHECKPOINT")
                 tables, log = everything_in(server.data / "base"), everything_in(server.data / "pg_wal")
+                segments = [file for file in sorted((server.data / "pg_wal").iterdir()) if file.is_file()]
+                log += unpaged(b"".join(file.read_bytes() for file in segments))
                 program = [str(server.binaries / "pg_dump"), server.url]
                 dump = subprocess.run(program, capture_output=True, check=True, timeout=50).stdout
                 connection.execute("VACUUM FULL")

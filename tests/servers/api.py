@@ -11,6 +11,7 @@ from typing import Any, Self, cast
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.responses import Response
 from starlette.routing import Mount
 
 from windlass import App
@@ -130,7 +131,10 @@ class ApiServer:
         await self._server.serve(sockets=[self._socket])
 
     async def _dispatch(self, scope: Any, receive: Any, send: Any) -> None:
-        _, name, rest = scope["path"].split("/", 2)
+        name, slash, rest = scope["path"].removeprefix("/").partition("/")
+        if not slash:  # a browser asks for /favicon.ico when it likes
+            await Response(status_code=204)(scope, receive, send)
+            return
         _, _, raw = scope["raw_path"].split(b"/", 2)
         with suppress(asyncio.CancelledError):
             await self._apps[name]({**scope, "path": f"/{rest}", "raw_path": b"/" + raw}, receive, send)

@@ -22,6 +22,7 @@ from windlass._stores.jetstream.reign import OwnerSettings
 T = TypeVar("T")
 
 QUICK = OwnerSettings(beat=0.1, silence=0.5)
+PATIENCE_SECONDS = 30.0  # a cluster on a busy machine deletes a stream in more than the 5 s of the client
 
 
 class Owners:
@@ -92,5 +93,5 @@ class Owners:
             client = await connect(address)
             for stream in (address.log_stream, address.base_stream):
                 with suppress(nats.js.errors.NotFoundError):
-                    await client.jetstream().delete_stream(stream)
+                    await client.jetstream(timeout=PATIENCE_SECONDS).delete_stream(stream)
             await client.close()

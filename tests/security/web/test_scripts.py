@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse
 
 from tests.dashboard.browser import Run, Tab
 from tests.examples import FULL
@@ -147,9 +147,6 @@ def raw(headers: dict[str, str]) -> Callable[..., Any]:
     """A page that escapes nothing."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] != "/":  # a browser asks for /favicon.ico when it likes
-            await Response(headers=headers)(scope, receive, send)
-            return
         text = TEXTS[int(Request(scope).query_params["number"])]
         page = f'<!doctype html><div>{text}</div><input value="{text}"><b title={text}>x</b>'
         page += f"<i title='{text}'>x</i><textarea>{text}</textarea><a href=\"{text}\">x</a>"

@@ -79,7 +79,7 @@ async def test_workers_live_until_their_lease_ends_and_keepers_are_none(
     assert [session.worker.name for session in seen.workers] == ["alice", "bob"]
     assert (seen.slots, seen.busy) == (12, 5)  # a worker may hold more than it has slots
     assert seen.serving() == {"idle": 0, "mail": 2, "slow": 1}
-    assert seen.paused == ("idle",)
+    assert seen.paused == {"idle"}
     assert seen.keeper is not None
     clock.advance(61)
     assert (await read_overview(store)).keeper is None
@@ -143,7 +143,7 @@ async def test_of_some_tasks_it_says_nothing_of_others(
     seen = await read_overview(store, where)
 
     assert numbers(seen) == expected
-    assert seen.paused == ("mail",)
+    assert seen.paused == {"mail"}
     assert set(seen.queues) == {queue for queue, *_ in expected}
     assert (seen.workers, seen.keeper, dict(seen.limits), dict(seen.schedules)) == ((), None, {}, {})
 

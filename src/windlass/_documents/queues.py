@@ -268,7 +268,7 @@ def queue_types(overview: Overview, queue: str, *, with_workers: bool = True) ->
     by_type: dict[str, list[Depth]] = defaultdict(list)
     for depth in overview.by_queue.get(queue, ()):
         by_type[depth.type].append(depth)
-    serving = [one.worker for one in overview.workers if one.worker.serves(queue)] if with_workers else []
+    is_served = with_workers and overview.live.serves(queue)
     return QueueTypes(
         items=[
             QueueTypeDocument(
@@ -276,7 +276,7 @@ def queue_types(overview: Overview, queue: str, *, with_workers: bool = True) ->
                 counts=_counts(depths),
                 exact=all(depth.exact for depth in depths),
                 oldest_ready=_oldest_ready(depths, overview.at),
-                handled=any(worker.handles(name) for worker in serving) if serving else None,
+                handled=overview.live.handles(queue, name) if is_served else None,
             )
             for name, depths in sorted(by_type.items())
         ]

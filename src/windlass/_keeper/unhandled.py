@@ -13,6 +13,7 @@ from .._model.outcome import Unhandled, name_of
 from .._model.record import Session, Worker
 from .._model.state import State
 from .._model.verdict import Settlement
+from .._policy.live_workers import LiveWorkers
 from .._policy.task_type import stored_backoff
 from .._policy.verdict import decide, unhandled_for
 from .._store.protocol import Store, all_records
@@ -53,12 +54,12 @@ class UnhandledTasks:
         """Return the types of ready tasks by queue that no worker of a served queue has a handler for."""
         counts = await self._store.count(_READY, (Dimension.QUEUE, Dimension.TYPE))
         now = await self._store.now()
-        live = [one.worker for one in await all_records(self._store, Session) if one.expires_at > now]
+        sessions = await all_records(self._store, Session)
+        live = LiveWorkers(one.worker for one in sessions if one.expires_at > now)
         found: dict[str, set[str]] = defaultdict(set)
         for count in counts:
             queue, type_name = count.values
-            serving = [worker for worker in live if worker.serves(queue)]
-            if count.number and serving and not any(worker.handles(type_name) for worker in serving):
+            if count.number and live.serves(queue) and not live.handles(queue, type_name):
                 found[queue].add(type_name)
         return found
 

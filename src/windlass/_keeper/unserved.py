@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from .._model.filter import Count, Dimension, Filter
-from .._model.record import Session, Worker
+from .._model.record import Session
 from .._model.state import State
 from .._observe.overview import SOON
 from .._policy.input.quote import counted
+from .._policy.live_workers import LiveWorkers
 from .._store.protocol import Store, all_records
 
 logger = logging.getLogger("windlass.keeper")
@@ -42,17 +43,18 @@ class UnservedTasks:
         """Look at all queues once."""
         counts = await self._store.count(_OPEN, _BY)
         now = await self._store.now()
-        live = [one.worker for one in await all_records(self._store, Session) if one.expires_at > now]
+        sessions = await all_records(self._store, Session)
+        live = LiveWorkers(one.worker for one in sessions if one.expires_at > now)
         self._warn_of_queues(counts, live)
         self._warn_of_types(_unhandled(counts, live, now + SOON), now)
 
-    def _warn_of_queues(self, counts: Sequence[Count], live: Sequence[Worker]) -> None:
+    def _warn_of_queues(self, counts: Sequence[Count], live: LiveWorkers) -> None:
         ready: Counter[str] = Counter()
         for count in counts:
             queue, _, state = count.values
             if state == State.READY:
                 ready[queue] += count.number
-        unserved = {queue for queue in +ready if not any(worker.serves(queue) for worker in live)}
+        unserved = {queue for queue in +ready if not live.serves(queue)}
         for queue in sorted((unserved & self._last_queues) - self._warned):
             logger.warning(
                 "no live worker serves queue %s, which has %s; start one with -q %s",
@@ -85,7 +87,7 @@ class UnservedTasks:
         self._last_types = set(unhandled)
 
 
-def _unhandled(counts: Sequence[Count], live: Sequence[Worker], until: datetime) -> Mapping[QueuedType, int]:
+def _unhandled(counts: Sequence[Count], live: LiveWorkers, until: datetime) -> Mapping[QueuedType, int]:
     """Return the number of tasks that are due by then and that no worker of their queue has a handler for.
 
     What a worker hands back, as it has no handler, is scheduled: it is due again within seconds.
@@ -93,8 +95,7 @@ def _unhandled(counts: Sequence[Count], live: Sequence[Worker], until: datetime)
     numbers: Counter[QueuedType] = Counter()
     for count in counts:
         queue, type_name, state = count.values
-        serving = [worker for worker in live if worker.serves(queue)]
         is_due = state == State.READY or (count.oldest_at is not None and count.oldest_at <= until)
-        if is_due and serving and not any(worker.handles(type_name) for worker in serving):
+        if is_due and live.serves(queue) and not live.handles(queue, type_name):
             numbers[queue, type_name] += count.number
     return +numbers

@@ -20,6 +20,7 @@ from .._model.queue import QueueSettings
 from .._model.record import Declaration, Session
 from .._model.schedule import Schedule, Tick
 from .._model.state import PENDING, State
+from .._policy.live_workers import LiveWorkers
 from .._policy.order.windows import closed_until
 from .._policy.ticks import overdue
 from .._store.protocol import Store, all_records
@@ -99,14 +100,14 @@ class Overview(Struct, frozen=True, kw_only=True, dict=True):
     schedules: Mapping[str, float] = {}
     alerts: Mapping[str, bool] = {}
 
-    @property
-    def paused(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.settings if one.paused)
+    @cached_property
+    def paused(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.settings if one.paused)
 
-    @property
-    def closed(self) -> tuple[str, ...]:
+    @cached_property
+    def closed(self) -> frozenset[str]:
         """The queues that their windows keep closed."""
-        return tuple(one.name for one in self.settings if closed_until(one, self.at) is not None)
+        return frozenset(one.name for one in self.settings if closed_until(one, self.at) is not None)
 
     @property
     def slots(self) -> int:
@@ -163,16 +164,20 @@ class Overview(Struct, frozen=True, kw_only=True, dict=True):
         """Number of workers that serve each queue."""
         return {queue: self.capacity(queue).workers for queue in self.queues}
 
+    @cached_property
+    def live(self) -> LiveWorkers:
+        """The workers by what they serve and handle."""
+        return LiveWorkers(session.worker for session in self.workers)
+
     def unserved(self) -> dict[str, dict[str, int]]:
         """Number of tasks by type in the queues that no live worker serves although some tasks are due.
 
         Scheduled ones are counted if the first of them is due soon: without a worker perhaps no keeper runs.
         """
         numbers: dict[str, dict[str, int]] = {}
-        serving = self.serving()
         for depth in self.depths:
             is_soon = depth.state is State.SCHEDULED and depth.oldest_at and depth.oldest_at - self.at <= SOON
-            if depth.number and (depth.state is State.READY or is_soon) and not serving.get(depth.queue):
+            if depth.number and (depth.state is State.READY or is_soon) and not self.live.serves(depth.queue):
                 types = numbers.setdefault(depth.queue, {})
                 types[depth.type] = types.get(depth.type, 0) + depth.number
         return numbers
@@ -184,8 +189,8 @@ class Overview(Struct, frozen=True, kw_only=True, dict=True):
         """
         numbers: Counter[tuple[str, str]] = Counter()
         for depth in self.depths:
-            serving = [one.worker for one in self.workers if one.worker.serves(depth.queue)]
-            if serving and depth.state in PENDING and not any(one.handles(depth.type) for one in serving):
+            is_served = depth.state in PENDING and self.live.serves(depth.queue)
+            if is_served and not self.live.handles(depth.queue, depth.type):
                 numbers[depth.queue, depth.type] += depth.number
         return dict(numbers)
 

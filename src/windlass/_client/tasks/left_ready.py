@@ -25,7 +25,7 @@ async def left_ready(store: Store, drained: Worker) -> str:
     limits = await all_records(store, Limit)
     left: Counter[str] = Counter()
     for depth in seen.depths:
-        if any(one.worker.serves(depth.queue) and one.worker.handles(depth.type) for one in seen.workers):
+        if seen.live.handles(depth.queue, depth.type):
             continue
         if depth.state is State.READY:
             left[_reason(depth, drained, seen, limits)] += depth.number

@@ -8,9 +8,10 @@ from functools import partial
 from time import monotonic
 from weakref import WeakKeyDictionary
 
-from ..._model.record import Session, Worker
+from ..._model.record import Session
 from ..._model.state import PENDING
 from ..._model.task import NewTask, Task
+from ..._policy.live_workers import LiveWorkers
 from ..._store.protocol import Capability, Store, all_records
 from ...errors import WindlassError
 from ..blocking_calls import is_on_event_loop
@@ -27,12 +28,10 @@ async def why_unserved(store: Store, task: Task) -> str:
     """Return why no live worker would run a task that has not started, and what to do; "" if one would."""
     if task.state not in PENDING:
         return ""
-    now = await store.now()
-    live = [one.worker for one in await all_records(store, Session) if one.expires_at > now]
-    serving = [worker for worker in live if worker.serves(task.queue)]
-    if any(worker.handles(task.type) for worker in serving):
+    live = await _read_live(store)
+    if live.handles(task.queue, task.type):
         return ""
-    lacks = f"has a handler for {task.type}" if serving else f"serves queue {task.queue}"
+    lacks = f"has a handler for {task.type}" if live.serves(task.queue) else f"serves queue {task.queue}"
     return f"no live worker {lacks}; `windlass worker APP` starts one"
 
 
@@ -51,7 +50,7 @@ async def tell_enqueuer(store: Store, batch: Sequence[NewTask]) -> None:
         async with asyncio.timeout(_LOOK_FOR) if is_on_event_loop() else nullcontext():
             live = await hints.live_workers(store)
         for queue, task in first.items():
-            if not any(worker.serves(queue) for worker in live):
+            if not live.serves(queue):
                 why = f"no live worker serves queue {queue}; `windlass worker APP` starts one"
                 logger.warning("task %s is enqueued, but %s", task.id, why, extra={"task_id": task.id})
 
@@ -109,15 +108,14 @@ class _Hints:
     def __init__(self) -> None:
         self._told: set[str] = set()
         self.enqueued: set[str] = set()  # queues that were enqueued into
-        self._live: Sequence[Worker] = ()
+        self._live = LiveWorkers(())
         self._live_until = 0.0
         self._next_look = 0.0
 
-    async def live_workers(self, store: Store) -> Sequence[Worker]:
+    async def live_workers(self, store: Store) -> LiveWorkers:
         """Return the live workers, as of a moment ago."""
         if monotonic() >= self._live_until:
-            now = await store.now()
-            self._live = [one.worker for one in await all_records(store, Session) if one.expires_at > now]
+            self._live = await _read_live(store)
             self._live_until = monotonic() + _LOOK_AT_MOST_EVERY
         return self._live
 
@@ -132,6 +130,11 @@ class _Hints:
         if why not in self._told and len(self._told) < _MAX_TOLD:
             self._told.add(why)
             logger.warning("waiting for task %s: %s", task.id, why, extra={"task_id": task.id})
+
+
+async def _read_live(store: Store) -> LiveWorkers:
+    now = await store.now()
+    return LiveWorkers(one.worker for one in await all_records(store, Session) if one.expires_at > now)
 
 
 class _EveryQueue(set[str]):

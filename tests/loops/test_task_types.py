@@ -9,7 +9,7 @@ import pytest
 from tests.loops.workers import Watch, drained, working
 from windlass import App, Backoff, InvalidOption, NotFound, Retention, State
 from windlass._model.options import DeclaredType, Defaults
-from windlass._observe.gauges import Gauges, LabelValues
+from windlass._observe.gauges import Gauges
 from windlass._observe.overview import read_overview
 from windlass._policy.task_type import stored_backoff
 from windlass._store.protocol import Store
@@ -187,7 +187,7 @@ async def test_pending_tasks_that_no_worker_of_their_queue_handles_are_counted(s
     async with working(app):
         overview = await read_overview(store)
     assert overview.unhandled() == {("default", "gone"): 2}
-    families = {one.name: one for one in Gauges(LabelValues(), LabelValues()).collect(overview)}
+    families = {one.name: one for one in Gauges(overview).collect()}
     samples = families["windlass_tasks_unhandled"].samples
     numbers = {(one.labels["queue"], one.labels["type"]): one.value for one in samples}
     assert {labels for labels, number in numbers.items() if number} == {("default", "gone")}

@@ -15,8 +15,9 @@ from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, chain
 from windlass._model.filter import By
 from windlass._model.lease import Heartbeat
 from windlass._model.record import StuckHandler, Worker
-from windlass._observe.gauges import MAX_LABEL_VALUES, LabelValues
-from windlass._observe.metrics import Meter
+from windlass._observe.labels import MAX_LABEL_VALUES, LabelValues
+from windlass._observe.metrics import Meter, Metrics
+from windlass._observe.observed_store import ObservedStore
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task
@@ -321,6 +322,25 @@ async def test_types_and_queues_without_end_make_no_series_without_end(app: App)
     assert samples["windlass_tasks_enqueued_total{queue=other,type=eventful}"] == 20
     assert samples["windlass_tasks{queue=other,state=ready,type=eventful}"] == 20
     assert len(app.metrics().meter._series) == MAX_LABEL_VALUES + 1
+
+
+async def test_processes_that_met_queues_in_another_order_export_the_same_gauges() -> None:
+    store = MemoryStore()
+    number = MAX_LABEL_VALUES // 2 + 50
+    late, early = ([a_task(queue=f"{x}{n:03}", type=f"{x}{n:03}") for n in range(number)] for x in "ba")
+    older, newer = (Metrics(ObservedStore(store), max_age=timedelta()) for _ in range(2))
+    await store.enqueue(late)
+    await older.exposition()
+    await store.enqueue(early)
+
+    exported = []
+    for metrics in (older, newer):
+        lines = (await metrics.exposition())[0].decode().splitlines()
+        exported.append({line for line in lines if 'state="ready"' in line})
+
+    assert exported[0] == exported[1]
+    assert len(exported[0]) == MAX_LABEL_VALUES + 1
+    assert f'windlass_tasks{{queue="other",state="ready",type="other"}} {2 * number - 200}.0' in exported[0]
 
 
 async def test_a_store_that_is_exchanged_is_timed_as_well(app: App) -> None:

@@ -7,7 +7,7 @@ from windlass._documents.queues import queue_types
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Session, Worker
 from windlass._model.state import State
-from windlass._observe.gauges import Gauges, LabelValues
+from windlass._observe.gauges import Gauges
 from windlass._observe.overview import Depth, Overview
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,5 +61,5 @@ def test_unhandled_types_are_found_without_comparing_each_queue_with_each_of_eve
 def test_gauges_are_made_without_comparing_each_queue_with_each() -> None:
     seen, before = crowded(), CountedName.comparisons
 
-    assert list(Gauges(LabelValues(), LabelValues()).collect(seen))
+    assert list(Gauges(seen).collect())
     assert CountedName.comparisons - before < 20 * WORKERS * QUEUES

@@ -2,47 +2,27 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from threading import Lock
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from .._model.limit import OTHERS, Quota, Use
 from .._policy.quota import by_quota
+from .labels import first_by_name
 from .overview import COUNTED, Overview
-
-MAX_LABEL_VALUES = 200
-OTHER, UNKNOWN = "other", "unknown"
-
-
-class LabelValues:
-    """The values of one label: the first `limit` names seen, then `other`. Bounds the number of series."""
-
-    def __init__(self, limit: int = MAX_LABEL_VALUES) -> None:
-        self._known: set[str] = set()
-        self._limit = limit
-        self._lock = Lock()
-
-    def __call__(self, name: str) -> str:
-        name = name or UNKNOWN
-        if name in self._known:
-            return name
-        with self._lock:
-            if len(self._known) < self._limit:
-                self._known.add(name)
-                return name
-        return OTHER
 
 
 class Gauges:
-    """Turns an overview of the store into gauges. All servers export the same: take the max, not the sum."""
+    """The gauges of an overview of the store. All processes export the same: take the max, not the sum."""
 
-    def __init__(self, queues: LabelValues, types: LabelValues) -> None:
-        self._queues, self._types = queues, types
-        self._limits, self._schedules, self._alerts = LabelValues(), LabelValues(), LabelValues()
+    def __init__(self, overview: Overview) -> None:
+        self._overview = overview
+        self._queues = first_by_name(overview.queues)
+        self._types = first_by_name({depth.type for depth in overview.depths} | overview.stuck().keys())
 
-    def collect(self, overview: Overview) -> Iterator[Metric]:
-        yield self._tasks(overview)
+    def collect(self) -> Iterator[Metric]:
+        overview = self._overview
+        yield self._tasks()
         paused = {queue: float(queue in overview.paused) for queue in overview.queues}
         closed = {queue: float(queue in overview.closed) for queue in overview.queues}
         by_queue: tuple[tuple[str, str, Mapping[str, float]], ...] = (
@@ -52,14 +32,14 @@ class Gauges:
             ("queue_workers", "Live workers that serve the queue.", overview.serving()),
         )
         for name, documentation, values in by_queue:
-            yield _maximum(f"windlass_{name}", documentation, "queue", self._queues, values)
-        yield self._unhandled(overview)
+            yield _maximum(f"windlass_{name}", documentation, "queue", values)
+        yield self._unhandled()
         yield GaugeMetricFamily("windlass_workers", "Live workers.", len(overview.workers))
         slots = GaugeMetricFamily("windlass_worker_slots", "Slots of all live workers.", labels=["state"])
         slots.add_metric(["busy"], overview.busy)
         slots.add_metric(["free"], overview.slots - overview.busy)
         yield slots
-        yield self._stuck(overview)
+        yield self._stuck()
         yield GaugeMetricFamily(
             "windlass_keeper_alive", "1 if a keeper leads.", float(overview.keeper is not None)
         )
@@ -67,24 +47,20 @@ class Gauges:
             "windlass_limit_used_ratio",
             "Share of a limit in use, for the value that uses most; at 1 nothing more may start.",
             "limit",
-            self._limits,
             overview.limits,
         )
         yield _maximum(
             "windlass_schedule_lag_seconds",
             "Time since a schedule's oldest unfired tick was due.",
             "schedule",
-            self._schedules,
             overview.schedules,
         )
-        yield _maximum(
-            "windlass_alert_raised", "1 if the alert is raised.", "alert", self._alerts, overview.alerts
-        )
+        yield _maximum("windlass_alert_raised", "1 if the alert is raised.", "alert", overview.alerts)
 
-    def _tasks(self, overview: Overview) -> Metric:
+    def _tasks(self) -> Metric:
         """Export all states of each type that has tasks in any, so that an empty state is 0, not absent."""
         numbers: Counter[tuple[str, str, str]] = Counter()
-        for depth in overview.depths:
+        for depth in self._overview.depths:
             task = self._queues(depth.queue), self._types(depth.type)
             numbers.update(dict.fromkeys([(*task, str(state)) for state in COUNTED], 0))
             numbers[*task, str(depth.state)] += depth.number
@@ -97,10 +73,10 @@ class Gauges:
             family.add_metric(labels, number)
         return family
 
-    def _stuck(self, overview: Overview) -> Metric:
+    def _stuck(self) -> Metric:
         """Export every type that has tasks, so that one without stuck handlers is 0, not absent."""
-        numbers = Counter({self._types(depth.type): 0 for depth in overview.depths})
-        for type_name, number in overview.stuck().items():
+        numbers = Counter({self._types(depth.type): 0 for depth in self._overview.depths})
+        for type_name, number in self._overview.stuck().items():
             numbers[self._types(type_name)] += number
         family = GaugeMetricFamily(
             "windlass_handlers_stuck",
@@ -111,11 +87,11 @@ class Gauges:
             family.add_metric([label], number)
         return family
 
-    def _unhandled(self, overview: Overview) -> Metric:
+    def _unhandled(self) -> Metric:
         """Export every type that has tasks, so that one that is handled is 0, not absent."""
         numbers: Counter[tuple[str, str]] = Counter()
-        unhandled = overview.unhandled()
-        for queue, type_name in {(depth.queue, depth.type) for depth in overview.depths}:
+        unhandled = self._overview.unhandled()
+        for queue, type_name in {(depth.queue, depth.type) for depth in self._overview.depths}:
             labels = self._queues(queue), self._types(type_name)
             numbers[labels] += unhandled.get((queue, type_name), 0)
         family = GaugeMetricFamily(
@@ -128,9 +104,7 @@ class Gauges:
         return family
 
 
-def quota_gauges(
-    quotas: Mapping[str, Quota], used: Mapping[str, Use], tenants: LabelValues
-) -> Iterator[Metric]:
+def quota_gauges(quotas: Mapping[str, Quota], used: Mapping[str, Use]) -> Iterator[Metric]:
     """Return what tenants with their own quota have stored, and how full each quota is."""
     users = by_quota(quotas, used)
     own = {name: users[name][0].use for name in quotas if name != OTHERS}
@@ -143,16 +117,14 @@ def quota_gauges(
         ("quota_used_ratio", "Share of a quota in use, of * by the tenant that uses most; at 1 it is full.",
          full),
     ):  # fmt: skip
-        yield _maximum(f"windlass_{name}", documentation, "tenant", tenants, values)
+        yield _maximum(f"windlass_{name}", documentation, "tenant", values)
 
 
-def _maximum(
-    name: str, documentation: str, label: str, label_values: LabelValues, values: Mapping[str, float]
-) -> Metric:
+def _maximum(name: str, documentation: str, label: str, values: Mapping[str, float]) -> Metric:
     """A gauge with one label; names that share a label value are merged by their maximum."""
-    maximum: dict[str, float] = {}
+    label_of, maximum = first_by_name(values), dict[str, float]()
     for key, value in values.items():
-        labelled = label_values(key)
+        labelled = label_of(key)
         maximum[labelled] = max(value, maximum.get(labelled, value))
     family = GaugeMetricFamily(name, documentation, labels=[label])
     for labelled, value in maximum.items():

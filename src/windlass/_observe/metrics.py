@@ -26,7 +26,8 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from .._model.limit import Quota, Use
 from ..errors import StoreError, StoreUnavailable
 from .events import Event, EventName
-from .gauges import Gauges, LabelValues, quota_gauges
+from .gauges import Gauges, quota_gauges
+from .labels import LabelValues
 from .observed_store import ObservedStore
 from .overview import MAX_AGE, OverviewCache
 from .process_metrics import are_shared, shared_families
@@ -48,7 +49,6 @@ class Metrics:
     def __init__(self, store: ObservedStore, *, max_age: timedelta = MAX_AGE) -> None:
         self.meter = Meter()
         self.overviews = OverviewCache(store, max_age=max_age)
-        self._gauges = Gauges(self.meter.queues, self.meter.types)
         store.attach(self.meter)
 
     async def exposition(
@@ -64,11 +64,11 @@ class Metrics:
         families = [_store_up(False)]
         try:
             overview = await self.overviews.get()
-            families = [_store_up(True), *self._gauges.collect(overview)]
+            families = [_store_up(True), *Gauges(overview).collect()]
         except StoreError:
             pass
         if quotas is not None:
-            families += quota_gauges(*quotas, self.meter.tenants)
+            families += quota_gauges(*quotas)
         # Formatting thousands of lines would block the event loop.
         return await asyncio.to_thread(_formatted, _Combined(self.meter, families), accept)
 

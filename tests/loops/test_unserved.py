@@ -17,6 +17,7 @@ from windlass._ids import new_id
 from windlass._keeper.unserved import UnservedTasks
 from windlass._model.filter import Filter, Page
 from windlass._model.lease import Heartbeat
+from windlass._model.queue import QueueSettings, Window
 from windlass._model.record import Session
 from windlass._model.record import Worker as WorkerRecord
 from windlass._model.state import State
@@ -136,6 +137,70 @@ async def test_one_turn_warns_of_few_types(store: MemoryStore, caplog: pytest.Lo
         await watch.warn()
 
     assert len(warnings(caplog)) == 20
+
+
+async def test_hundreds_of_unserved_queues_are_a_few_lines_of_the_log(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass.keeper")
+    await store.enqueue([a_task(queue=f"q{number:04}") for number in range(300) for _ in range(2)])
+    watch = UnservedTasks(store)
+    for _ in range(3):
+        await watch.warn()
+    warned = warnings(caplog)
+    await serve(store, all_queues=True)
+    await watch.warn()
+    served = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
+
+    assert len(warned) == 21
+    assert warned[19] == "no live worker serves queue q0019, which has 2 ready tasks; start one with -q q0019"
+    assert warned[20] == (
+        "no live worker serves 280 more queues, which have 560 ready tasks; `windlass queues list` shows them"
+    )
+    assert len(served) == 21
+    assert served[20] == "280 more queues are served again or have no ready tasks"
+
+
+async def test_hundreds_of_types_that_are_handled_again_are_a_few_lines(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass.keeper")
+    store = MemoryStore(clock=clock)
+    await store.enqueue([a_task(queue="mail", type=f"t{number:02}") for number in range(50)])
+    await serve(store, "mail", types=("add",))
+    watch = UnservedTasks(store)
+    for _ in range(4):
+        await watch.warn()
+    await serve(store, "mail")
+    await watch.warn()
+    handled = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
+
+    assert len(handled) == 21
+    assert handled[20] == "30 more task types are handled again or have no tasks"
+
+
+async def test_a_check_names_a_few_of_hundreds_of_queues(clock: ManualClock) -> None:
+    store = MemoryStore(clock=clock)
+    await store.enqueue(
+        [
+            *(a_task(queue=f"q{number:04}") for number in range(500)),
+            *(a_task(queue="mail", type=f"t{number:04}") for number in range(300)),
+        ]
+    )
+    await serve(store, "mail", types=("add",))
+    opens = clock.now().hour * 60 + 60
+    window = Window(opens=opens % 1440, closes=(opens + 60) % 1440)
+    for number in range(22):
+        await store.put(QueueSettings(name=f"q{number:04}", windows=(window,)))
+
+    findings = check_queues(await read_overview(store))
+
+    assert len(findings) == 63
+    assert findings[20].message == "no live worker serves 480 more queues (480 tasks due)"
+    assert findings[41].message == "2 more queues are closed by their windows"
+    assert findings[62].message == (
+        "no live worker of their queue handles 280 more task types (280 pending tasks)"
+    )
 
 
 async def test_queues_and_types_without_a_worker_are_seen_and_checked(

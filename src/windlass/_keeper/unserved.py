@@ -18,7 +18,7 @@ logger = logging.getLogger("windlass.keeper")
 _OPEN = Filter(states=(State.READY, State.SCHEDULED))
 _BY = (Dimension.QUEUE, Dimension.TYPE, Dimension.STATE)
 _AGAIN_AFTER = timedelta(minutes=1)
-_MAX_TYPES = 20  # that one turn warns of
+_MAX_LINES = 20  # of one kind in one turn; one more counts the others
 
 QueuedType = tuple[str, str]
 """A queue, and a type of its tasks."""
@@ -55,28 +55,45 @@ class UnservedTasks:
             if state == State.READY:
                 ready[queue] += count.number
         unserved = {queue for queue in +ready if not live.serves(queue)}
-        for queue in sorted((unserved & self._last_queues) - self._warned):
+        due = sorted((unserved & self._last_queues) - self._warned)
+        for queue in due[:_MAX_LINES]:
             logger.warning(
                 "no live worker serves queue %s, which has %s; start one with -q %s",
                 queue,
                 counted(ready[queue], "ready task"),
                 queue,
             )
-        for queue in sorted(self._warned - unserved):
+        if more := due[_MAX_LINES:]:
+            logger.warning(
+                "no live worker serves %s, which %s %s; `windlass queues list` shows them",
+                counted(len(more), "more queue"),
+                "has" if len(more) == 1 else "have",
+                counted(sum(ready[queue] for queue in more), "ready task"),
+            )
+        served = sorted(self._warned - unserved)
+        for queue in served[:_MAX_LINES]:
             logger.info("queue %s is served again or has no ready tasks", queue)
+        if (number := len(served) - _MAX_LINES) > 0:
+            verbs = "is served again or has" if number == 1 else "are served again or have"
+            logger.info("%s %s no ready tasks", counted(number, "more queue"), verbs)
         self._warned = (self._warned | self._last_queues) & unserved
         self._last_queues = unserved
 
     def _warn_of_types(self, unhandled: Mapping[QueuedType, int], now: datetime) -> None:
-        for one in sorted(set(self._warned_at) - set(unhandled)):
+        handled = sorted(set(self._warned_at) - set(unhandled))
+        for one in handled:
             del self._warned_at[one]
-            logger.info("task type %s of queue %s is handled again or has no tasks", one[1], one[0])
+        for queue, type_name in handled[:_MAX_LINES]:
+            logger.info("task type %s of queue %s is handled again or has no tasks", type_name, queue)
+        if (number := len(handled) - _MAX_LINES) > 0:
+            verbs = "is handled again or has" if number == 1 else "are handled again or have"
+            logger.info("%s %s no tasks", counted(number, "more task type"), verbs)
         due = [
             one
             for one in sorted(self._last_types & set(unhandled))
             if one not in self._warned_at or now - self._warned_at[one] >= _AGAIN_AFTER
         ]
-        for one in due[:_MAX_TYPES]:
+        for one in due[:_MAX_LINES]:
             self._warned_at[one] = now
             logger.warning(
                 "no live worker of queue %s handles task type %s, which has %s; deploy its handler or, if it "

@@ -1,15 +1,17 @@
 """Check a store and how it is used: findings, good and bad, each with what to do about it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from .._model.alert import Alert
 from .._model.limit import Quota, Use
-from .._policy.input.quote import counted
+from .._policy.input.quote import counted, first_named
 from .._policy.order.windows import closed_until
 from .._policy.quota import NEARLY_FULL, by_quota
 from .._store.protocol import Durability, Finding, Promise, Severity
 from .overview import Overview
 
+_MAX_FINDINGS = 20  # of one kind about single queues or types; one more counts the others
 _MAX_TYPES = 5  # that are named of a queue
 
 
@@ -24,24 +26,46 @@ def check_durability(promise: Promise, found: Iterable[Finding]) -> Sequence[Fin
 
 
 def check_queues(overview: Overview) -> Sequence[Finding]:
-    """Report queues and types that no worker serves, and queues that their windows keep closed."""
-    unserved, settings = overview.unserved(), {one.name: one for one in overview.settings}
-    findings = []
-    for queue in sorted({*overview.queues, *settings}):
-        if types := unserved.get(queue):
-            tasks, names = counted(sum(types.values()), "task"), ", ".join(sorted(types)[:_MAX_TYPES])
-            more = f" and {len(types) - _MAX_TYPES:,} more" if len(types) > _MAX_TYPES else ""
-            what = f"{tasks} due, of type{'s' if len(types) > 1 else ''} {names}{more}"
-            findings.append(_finding("workers", f"no live worker serves queue {queue} ({what})"))
-        until = closed_until(settings.get(queue), overview.at)
-        if until is not None:
-            closed = f"queue {queue} is closed until {until:%Y-%m-%dT%H:%M:%SZ} by its windows"
-            findings.append(_finding("windows", closed, Severity.OK))
-    for (queue, type_name), number in sorted(overview.unhandled().items()):
-        unhandled = f"no live worker of queue {queue} handles task type {type_name}"
-        advice = "deploy its handler or, if it was renamed, add the name to aliases= of the new type"
-        findings.append(_finding("types", f"{unhandled} ({counted(number, 'pending task')}); {advice}"))
-    return findings
+    """Report queues and types that no worker serves, and queues that their windows keep closed.
+
+    Of each kind at most 20, then how many more there are: a store may have thousands of queues.
+    """
+    return [*_unserved(overview), *_closed(overview), *_unhandled(overview)]
+
+
+def _unserved(overview: Overview) -> Iterable[Finding]:
+    unserved = sorted(overview.unserved().items())
+    for queue, types in unserved[:_MAX_FINDINGS]:
+        of = f"of type{'s' if len(types) > 1 else ''} {first_named(sorted(types), _MAX_TYPES)}"
+        due = f"{counted(sum(types.values()), 'task')} due, {of}"
+        yield _finding("workers", f"no live worker serves queue {queue} ({due})")
+    if more := unserved[_MAX_FINDINGS:]:
+        due = f"{counted(sum(sum(types.values()) for _, types in more), 'task')} due"
+        yield _finding("workers", f"no live worker serves {counted(len(more), 'more queue')} ({due})")
+
+
+def _closed(overview: Overview) -> Iterable[Finding]:
+    settings = {one.name: one for one in overview.settings}
+    for queue in islice(sorted(overview.closed), _MAX_FINDINGS):
+        until = closed_until(settings[queue], overview.at)
+        message = f"queue {queue} is closed until {until:%Y-%m-%dT%H:%M:%SZ} by its windows"
+        yield _finding("windows", message, Severity.OK)
+    if (more := len(overview.closed) - _MAX_FINDINGS) > 0:
+        verb = "is" if more == 1 else "are"
+        message = f"{counted(more, 'more queue')} {verb} closed by their windows"
+        yield _finding("windows", message, Severity.OK)
+
+
+def _unhandled(overview: Overview) -> Iterable[Finding]:
+    unhandled = sorted(overview.unhandled().items())
+    advice = "deploy its handler or, if it was renamed, add the name to aliases= of the new type"
+    for (queue, type_name), number in unhandled[:_MAX_FINDINGS]:
+        what = f"no live worker of queue {queue} handles task type {type_name}"
+        yield _finding("types", f"{what} ({counted(number, 'pending task')}); {advice}")
+    if more := unhandled[_MAX_FINDINGS:]:
+        pending = counted(sum(number for _, number in more), "pending task")
+        what = f"no live worker of their queue handles {counted(len(more), 'more task type')}"
+        yield _finding("types", f"{what} ({pending})")
 
 
 def check_quotas(quotas: Mapping[str, Quota], used: Mapping[str, Use]) -> Sequence[Finding]:

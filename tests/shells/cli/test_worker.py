@@ -278,6 +278,17 @@ def test_a_queue_that_no_task_type_has_is_logged_as_a_warning(
     assert len(run("tasks", "list", "--state", "completed", "--json").rows) == 1
 
 
+@pytest.mark.system
+def test_hundreds_of_queues_that_no_task_type_has_are_one_warning(start: Start) -> None:
+    queues = [part for number in range(600) for part in ("-q", f"customer-{number:03}")]
+
+    _, err = start("worker", "shop:app", *queues, "--drain").communicate(timeout=60)
+
+    [line] = [one for one in err.splitlines() if "no task type" in one]
+    assert "no task type of shop:app has 600 of the queues: customer-000, customer-001, " in line
+    assert "customer-004 and 595 more; they get only tasks that are enqueued with using(queue=…)" in line
+
+
 def test_queues_and_all_queues_exclude_each_other(run: Run) -> None:
     ran = run("worker", "shop:app", "--all-queues", "-q", "mail")
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.input.quote import counted, kind_of, printable, quoted, shorten
+from windlass._policy.input.quote import counted, first_named, kind_of, printable, quoted, shorten
 
 
 class Unprintable:
@@ -30,6 +30,12 @@ def test_text_and_small_numbers_are_quoted_as_literals_and_the_rest_by_type(
     value: object, expected: str
 ) -> None:
     assert quoted(value) == expected
+
+
+def test_of_many_names_the_first_are_named_and_the_others_counted() -> None:
+    assert first_named([], 2) == ""
+    assert first_named(["a", "b"], 2) == "a, b"
+    assert first_named(["a", "b", "c"], 2) == "a, b and 1 more"
 
 
 @given(st.text() | st.integers() | st.floats() | st.binary() | st.lists(st.text()))

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from ..._policy.input.quote import counted, suggestion
+from ..._policy.input.quote import counted, first_named, suggestion
 from ..._store.protocol import Capability
 from ..._worker.process import run_process, stopped_by_signals, warn_of_left
 from ..._worker.settings import WorkerSettings
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("windlass.worker")
 
 _DEFAULTS = WorkerSettings()
+_MAX_UNDECLARED = 5  # queues without a type that get a line each
 _HANDLERS = "ready-made handlers"
 
 
@@ -211,10 +214,7 @@ def _log_start(cli: Cli, made: "Worker") -> None:
     The worker logs its queues and slots, and the durability once the store has reported it.
     """
     app, target = cli.app, cli.settings.app or _HANDLERS
-    declared = {spec.defaults.queue for spec in app.types.values()}
-    for queue in sorted(set(made.settings.queues) - declared):
-        hint = suggestion(queue, declared, "it gets only tasks that are enqueued with using(queue=…)")
-        logger.warning("no task type of %s has queue %r%s", target, queue, hint)
+    _warn_of_undeclared(target, made.settings.queues, {spec.defaults.queue for spec in app.types.values()})
     if Capability.SHARE not in app.store.capabilities:
         logger.warning("the store %s loses all tasks when this process ends", app.store_name)
     logger.info(
@@ -230,6 +230,23 @@ def _log_start(cli: Cli, made: "Worker") -> None:
             "slots": made.settings.slots,
         },
     )
+
+
+def _warn_of_undeclared(target: str, queues: Sequence[str], declared: AbstractSet[str]) -> None:
+    """Warn of queues that no task type has: of a few by name, as each may be a typo, of many in one line."""
+    undeclared = sorted(set(queues) - declared)
+    if len(undeclared) > _MAX_UNDECLARED:
+        logger.warning(
+            "no task type of %s has %d of the queues: %s; they get only tasks that are enqueued with "
+            "using(queue=…)",
+            target,
+            len(undeclared),
+            first_named(undeclared, _MAX_UNDECLARED),
+        )
+        return
+    for queue in undeclared:
+        hint = suggestion(queue, declared, "it gets only tasks that are enqueued with using(queue=…)")
+        logger.warning("no task type of %s has queue %r%s", target, queue, hint)
 
 
 def worker_settings(settings: Settings, *, drain: bool = False) -> WorkerSettings:

@@ -1,6 +1,6 @@
 """Format values for error messages: short, printable, and never raising."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _MAX_QUOTED = 80
@@ -28,6 +28,12 @@ def kind_of(value: object) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number and its noun: "1 task", "2 tasks", "1,000 queries" (`plural` if it is irregular)."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def first_named(names: Sequence[str], limit: int) -> str:
+    """Return the names for one line; of more than `limit` the first ones, and the number of the others."""
+    first, more = ", ".join(names[:limit]), len(names) - limit
+    return f"{first} and {more:,} more" if more > 0 else first
 
 
 def suggestion(given: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,6 +179,25 @@ async def test_every_task_is_found_page_by_page(app: App) -> None:
     for limit in (0, 1001):
         with pytest.raises(InvalidOption, match="a page holds"):
             await app.operator.find(page=Page(limit=limit))
+
+
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+async def test_tasks_are_counted_by_dimensions_or_their_names(scheme: str, tmp_path: Path) -> None:
+    app = App("memory://" if scheme == "memory" else f"sqlite:///{tmp_path}/tasks.db")
+    await app.client.send("mail", {"n": 1}, queue="post")
+    by_name = await app.operator.count(by=("state", "queue"))
+
+    assert by_name == await app.operator.count(by=(Dimension.STATE, Dimension.QUEUE))
+    assert [one.values for one in by_name] == [("ready", "post")]
+    for wrong in ("status", 1, None):
+        with pytest.raises(
+            InvalidOption, match="by must be one of state, queue, type, tenant, failure, got "
+        ):
+            await app.operator.count(by=(wrong,))  # type: ignore[arg-type]  # as a program without types
+    for text in ("state", Dimension.STATE):
+        with pytest.raises(InvalidOption, match=r"by must be a list of dimensions, as in \['state'\], got"):
+            await app.operator.count(by=text)
+    await app.close()
 
 
 async def test_a_misspelt_queue_is_refused_and_not_made(app: App) -> None:

@@ -30,6 +30,7 @@ from .._model.task import Task, TaskId
 from .._observe.history_reader import HistoryReader
 from .._policy.history.points import History
 from .._policy.input.fingerprint import fingerprint_like
+from .._policy.input.options import parse_choice
 from .._policy.input.quote import quoted, suggestion
 from .._policy.order.queue_options import QueueChanges
 from .._policy.secrets.encrypted import refuse_marked
@@ -143,10 +144,16 @@ class Operator:
         finally:
             loop.run(exported.aclose())
 
-    async def count(self, where: Filter | None = None, by: Sequence[Dimension] = ()) -> Sequence[Count]:
-        """Count the tasks that match, in groups by these dimensions; without any, in one group."""
+    async def count(self, where: Filter | None = None, by: Sequence[Dimension | str] = ()) -> Sequence[Count]:
+        """Count the tasks that match, in groups by these dimensions; without any, in one group.
+
+        A dimension may be given by its name, as in `["queue", "state"]`. Raises InvalidOption.
+        """
+        if isinstance(by, str):
+            raise InvalidOption(f"by must be a list of dimensions, as in ['state'], got {quoted(by)}")
+        dimensions = tuple(parse_choice(Dimension, one, "by") for one in by)
         await self._store.open()
-        return await self._store.count(where or Filter(), by)
+        return await self._store.count(where or Filter(), dimensions)
 
     async def failures(self, where: Filter | None = None, *, limit: int = MAX_FAILURES) -> Sequence[Failure]:
         """Return what the dead tasks that match failed with, the most frequent failure first.

@@ -95,8 +95,11 @@ class SyncOperator(Twin[Operator]):
         """
         return self._inner.export_sync(self._loop, where, after=after)
 
-    def count(self, where: Filter | None = None, by: Sequence[Dimension] = ()) -> Sequence[Count]:
-        """Count the tasks that match, in groups by these dimensions; without any, in one group."""
+    def count(self, where: Filter | None = None, by: Sequence[Dimension | str] = ()) -> Sequence[Count]:
+        """Count the tasks that match, in groups by these dimensions; without any, in one group.
+
+        A dimension may be given by its name, as in `["queue", "state"]`. Raises InvalidOption.
+        """
         return self._loop.run(self._inner.count(where, by))
 
     def failures(self, where: Filter | None = None, *, limit: int = MAX_FAILURES) -> Sequence[Failure]:

@@ -211,6 +211,36 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_lease_runs_out
         await handle.wait(timeout=5)
 
 
+@pytest.mark.parametrize("cause", ["no heartbeat", "has expired"])
+async def test_a_worker_that_loses_its_leases_logs_which_tasks_it_stops(
+    cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, watch = watched()
+    stopped = 0
+
+    @app.task
+    async def long() -> None:
+        nonlocal stopped
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped += 1
+
+    ids = [(await long.aenqueue()).id for _ in range(12)]
+    async with working(app, slots=12, lease=1, heartbeat=0.1, grace=0) as worker:
+        await eventually(lambda: len(worker.held) == 12)
+        if cause == "has expired":
+            await app.store.remove(Session, worker.held.session)
+        else:
+            watch.down.add("heartbeat")
+        await eventually(lambda: stopped == 12)
+        watch.down.clear()
+
+    said = [one.getMessage() for one in caplog.records if one.name == "windlass.worker"]
+    [line] = [one for one in said if cause in one]
+    assert f"stopping 12 tasks ({', '.join(ids[:10])} and 2 more)" in line
+
+
 async def test_a_heartbeat_that_hangs_is_as_good_as_none() -> None:
     app, watch = watched()
     stopped_at: list[float] = []

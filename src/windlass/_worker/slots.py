@@ -59,6 +59,11 @@ class Slots:
         """Tasks that run or wait for a slot."""
         return len(self.inbox) + len(self.running)
 
+    @property
+    def task_ids(self) -> list[TaskId]:
+        """The ids of the same tasks, those that run first."""
+        return [*self.running, *(task.id for task, _ in self.inbox)]
+
     def by_level(self) -> Counter[Level]:
         """Count the same by level of priority."""
         tasks = chain((task for task, _ in self.inbox), (run.task for run in self.running.values()))

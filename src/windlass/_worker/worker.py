@@ -29,7 +29,7 @@ from .._model.verdict import Bury, Settlement
 from .._observe.log_secrets import install_filter
 from .._observe.observed_store import ObservedStore
 from .._policy.backoff import Delay
-from .._policy.input.quote import counted
+from .._policy.input.quote import counted, first_named
 from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, handed_back, has_encrypted, undecrypted
 from .._store.outage import Outage, Pauses
@@ -55,6 +55,7 @@ _QUICK = 0.005  # seconds: shorter tasks are claimed ahead, so that slots do not
 _REOPEN_AFTER, _LAST_REOPEN_AFTER = 0.5, 1.0
 _VERSION = metadata.version("windlass")
 _CLEANUP_TIMEOUT = 2.0
+_NAMED_TASKS = 10  # in a line of the log
 _LEAVE_TIMEOUT = 5.0  # seconds at least for the ends of lifespans
 
 
@@ -370,17 +371,23 @@ class Worker(Background):
 
     def on_silence(self, seconds: float) -> None:
         """Stop all tasks before the store, without a heartbeat for so long, gives them to other workers."""
-        if number := self._slots.occupied:
-            logger.error("no heartbeat for %.1f s; stopping %s", seconds, counted(number, "task"))
+        if self._slots.occupied:
+            logger.error("no heartbeat for %.1f s; stopping %s", seconds, self._names_of_tasks())
         self._release_unstarted()
         self._slots.stop_all(Stop.SILENT)
         self._silent = True
 
     def _start_over(self) -> None:
         """Drop all tasks, which other workers may have by now, and open a new session."""
-        logger.error("session %s has expired; stopping its tasks and opening a new one", self.held.session)
+        stopping = f"stopping {self._names_of_tasks()} and " if self._slots.occupied else ""
+        logger.error("session %s has expired; %sopening a new one", self.held.session, stopping)
         self._slots.take_unstarted()
         self._slots.stop_all(Stop.FENCED)
         self.held.renew()
         self._silent = True
         self._heartbeat.send_now()
+
+    def _names_of_tasks(self) -> str:
+        """Return the number of tasks that run or wait for a slot, and the ids of the first of them."""
+        ids = self._slots.task_ids
+        return f"{counted(len(ids), 'task')} ({first_named(ids, _NAMED_TASKS)})"

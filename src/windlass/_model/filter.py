@@ -56,6 +56,15 @@ class Filter(Brief, Struct, frozen=True, gc=False, kw_only=True):
                 raise InvalidOption(f"{name} must be a sequence; for a single value pass ({value!r},)")
             if value is not None and not isinstance(value, tuple):
                 force_setattr(self, name, tuple(value))
+        if self.states is not None:
+            force_setattr(self, "states", tuple(map(_state, self.states)))
+
+
+def _state(value: str) -> State:
+    try:
+        return State(value)
+    except ValueError:
+        raise InvalidOption(f"states must be of {', '.join(State)}, got {value!r:.80}") from None
 
 
 class Page(Brief, Struct, frozen=True, gc=False, kw_only=True):

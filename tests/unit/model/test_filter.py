@@ -8,6 +8,7 @@ from tests.unit.samples import NOW, running
 from windlass._model.filter import By, Failure, Filter, Page, Replay, TaskDocuments, documents_of, page_of
 from windlass._model.state import State
 from windlass._model.task import MAX_DELAY
+from windlass.errors import InvalidOption
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
@@ -26,6 +27,13 @@ def test_pages_follow_their_cursor_to_the_last_row(*, newest_first: bool) -> Non
 
 def test_no_rows_are_one_empty_page() -> None:
     assert page_of([], Page(), str).items == ()
+
+
+def test_states_are_given_as_such_or_by_name() -> None:
+    assert Filter(states=["ready", State.DEAD]).states == (State.READY, State.DEAD)  # type: ignore[arg-type]
+    assert all(type(one) is State for one in Filter(states=("ready",)).states or ())  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match=r"states must be of waiting, scheduled, ready, .*, got 'redy'"):
+        Filter(states=("redy",))  # type: ignore[arg-type]
 
 
 def test_only_pending_tasks_are_found_by_their_expiry() -> None:

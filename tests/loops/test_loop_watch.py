@@ -3,13 +3,15 @@
 import asyncio
 import inspect
 import logging
+import re
+import threading
 import weakref
 from pathlib import Path
 
 import pytest
 
-from tests.loops.workers import block, drained, eventually, pause, working
-from windlass import App
+from tests.loops.workers import block, drained, eventually, hold_gil, pause, working
+from windlass import App, Handle, State
 from windlass._client import blocking_calls
 from windlass._worker.watch import loop_watch
 
@@ -132,6 +134,101 @@ async def test_what_blocks_the_loop_outside_of_handlers_is_named_too(
 
     assert "workers.py:" in caplog.text
     assert "in block\n" in caplog.text
+
+
+# -- blocks that no thread could see -------------------------------------------------------------------
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch's thread gets no processor, as while a handler holds the GIL."""
+
+    class BlindThread(threading.Thread):
+        def run(self) -> None:
+            if self.name != "windlass-loop-watch":
+                super().run()
+
+    monkeypatch.setattr(threading, "Thread", BlindThread)
+
+
+def unseen(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [one for one in caplog.records if "the event loop did not run for" in one.getMessage()]
+
+
+def seconds_in(text: str) -> float:
+    found = re.search(r" for ([0-9.]+) s", text)
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_block_that_nobody_saw_is_reported_when_it_is_over(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(name="shop.parse")
+    async def parse() -> None:
+        block(0.6)
+
+    @app.task(name="shop.later")
+    async def later() -> None: ...
+
+    async with working(app, slots=1):
+        first, second = await parse.aenqueue(), await later.aenqueue()
+        await second.wait(timeout=5)
+        await eventually(lambda: unseen(caplog))
+        await pause(0.2)
+
+    [record] = unseen(caplog)
+    assert 0.6 <= seconds_in(record.getMessage()) < 5
+    assert "a handler held Python's lock (the GIL) in C code, or the machine was ov" in record.getMessage()
+    assert record.getMessage().endswith(f"; running then: shop.parse (task {first.id})")
+    assert (record.task_id, record.task_type) == (first.id, "shop.parse")  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("blind")
+async def test_of_many_tasks_that_ran_in_a_block_that_nobody_saw_a_few_are_named(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = asyncio.Event()
+
+    @app.task(name="shop.patient")
+    async def patient() -> None:
+        await release.wait()
+
+    async with working(app, slots=5):
+        handles = [await patient.aenqueue() for _ in range(5)]
+        for one in handles:
+            await eventually(lambda one=one: _runs(one))  # type: ignore[misc]
+        block(0.6)
+        await eventually(lambda: unseen(caplog))
+        release.set()
+
+    text = unseen(caplog)[0].getMessage()
+    assert text.count("shop.patient (task ") == 3
+    assert text.endswith(", 2 other tasks")
+
+
+async def _runs(handle: Handle[None]) -> bool:
+    return (await handle.task()).state is State.RUNNING
+
+
+async def test_a_handler_that_holds_the_gil_is_named_with_the_true_length_of_its_block(
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_watch, "BLOCKED_AFTER", 0.5)
+    held: list[float] = []
+
+    @app.task(name="shop.parse")
+    async def parse() -> None:
+        held.append(hold_gil(1.5))
+
+    async with working(app):
+        await (await parse.aenqueue()).wait(timeout=30)
+        await eventually(lambda: "the event loop" in caplog.text)
+
+    named = [one.getMessage() for one in caplog.records if "shop.parse" in one.getMessage()]
+    assert len(named) == 1
+    assert held[0] - 0.2 <= seconds_in(named[0]) < held[0] + 2
 
 
 # -- blocking calls on a running loop ------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tests.loops.workers import (
     assert_nothing_held,
     block,
     eventually,
+    hold_gil,
     pause,
     sessions,
     settings,
@@ -219,6 +220,109 @@ async def test_handlers_that_stop_when_they_are_asked_to_are_not_named(
         assert await listed(app) == []
 
     assert named(caplog) == []
+
+
+# -- found when they have ended -------------------------------------------------------------------------
+
+
+def ended_late(caplog: pytest.LogCaptureFixture) -> list[str]:
+    texts = (one.getMessage() for one in caplog.records)
+    return [one for one in texts if "after its timeout of" in one and " ended " in one]
+
+
+async def test_a_thread_that_holds_the_gil_beyond_its_timeout_is_reported_once(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    events, held = Events(), list[float]()
+    app.store.attach(events)
+
+    @app.task(timeout=TIMEOUT, name="shop.parse")
+    def parse() -> str:
+        held.append(hold_gil(1.5))
+        return "done"
+
+    async with working(app):
+        handle = await parse.aenqueue()
+        assert await handle.result(timeout=30) == "done"
+
+    assert len(named(caplog)) == 1
+    assert handle.id in named(caplog)[0].getMessage()
+    assert events.of(EventName.STUCK, handle.id) == 1
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_handler_that_ran_on_unseen_is_reported_at_its_end(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    app.store.attach(events)
+
+    @app.task(timeout=TIMEOUT, name="shop.thread")
+    def in_thread() -> None:
+        block(0.7)
+
+    @app.task(timeout=TIMEOUT, name="shop.coroutine")
+    async def on_loop() -> None:
+        block(0.7)
+
+    @app.task(timeout=TIMEOUT, name="shop.patient")
+    async def patient() -> None:
+        await pause(30)
+
+    async with working(app):
+        thread = await in_thread.aenqueue()
+        await thread.wait(timeout=5)
+        waiting = await patient.aenqueue()
+        await eventually(lambda: events.of(EventName.CLAIMED, waiting.id))
+        coroutine = await on_loop.aenqueue()
+        await coroutine.wait(timeout=5)
+        await until_timed_out(waiting)
+
+    first, second = ended_late(caplog)
+    assert first.startswith(f"the handler of shop.thread (task {thread.id}) ended 0.")
+    assert "s after its timeout of 0.1 s, having run 0." in first
+    assert second.startswith(f"the handler of shop.coroutine (task {coroutine.id}) ended 0.")
+    assert "held Python's lock (the GIL) in C code, or the machine was overloaded" in second
+    stuck = [events.of(EventName.STUCK, one.id) for one in (thread, coroutine, waiting)]
+    assert stuck == [1, 1, 0]
+
+
+async def test_a_thread_that_a_blocked_loop_asks_late_is_not_reported(
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stuck, "STUCK_AFTER", 0.6)
+    started = threading.Event()
+
+    @app.task(timeout=TIMEOUT)
+    def polite(*, ctx: Context = INJECTED) -> None:
+        started.set()
+        while True:
+            ctx.check()
+            block(0.01)
+
+    @app.task
+    async def resize() -> None:
+        block(1.5)
+
+    async with working(app):
+        handle = await polite.aenqueue()
+        await eventually(started.is_set)
+        await (await resize.aenqueue()).wait(timeout=5)
+        await until_timed_out(handle)
+
+    assert named(caplog) == []
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch's thread gets no processor, as while a handler holds the GIL."""
+
+    class BlindThread(threading.Thread):
+        def run(self) -> None:
+            if self.name != "windlass-loop-watch":
+                super().run()
+
+    monkeypatch.setattr(threading, "Thread", BlindThread)
 
 
 # -- replaced ------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
 from windlass import App, Filter, Page, State, Worker, WorkerSettings
@@ -47,6 +47,18 @@ async def pause(seconds: float, event: asyncio.Event | None = None) -> None:
 def block(seconds: float) -> None:
     """Keep this thread for so long, as a handler that blocks does."""
     threading.Event().wait(seconds)
+
+
+def hold_gil(seconds: float) -> float:
+    """Keep every thread of this process for about so long, as a long call into C does; returns how long."""
+    number, taken = 1_000_000, 0.0
+    while taken < seconds / 20:
+        number, began = 2 * number, perf_counter()
+        sum(range(number))
+        taken = perf_counter() - began
+    began = perf_counter()
+    sum(range(int(number * min(seconds / taken, 20.0))))
+    return perf_counter() - began
 
 
 def settings(**changes: Any) -> WorkerSettings:

@@ -53,6 +53,7 @@ class Run(Brief, Struct, eq=False):
     report: Callable[["Run", Progress], None]
     watch: Callable[[float], None]
     started: float = field(default_factory=perf_counter)
+    times_out_at: float = float("inf")  # once it has started, if it has a timeout
     deadline: float = float("inf")
     stop: Stop | None = None
     phase: Phase = Phase.RUNNING
@@ -65,6 +66,7 @@ class Run(Brief, Struct, eq=False):
     asked_at: float = float("inf")  # when it was first asked to stop
     coroutine: Coroutine[Any, Any, Any] | None = None  # what its slot awaits, if not a thread or a child
     thread: int | None = None  # the thread that runs its handler right now
+    is_reported: bool = False  # as stuck
     is_replaced: bool = False  # its slot no longer waits for its thread, whose outcome is dropped
 
     @property
@@ -112,7 +114,7 @@ class Run(Brief, Struct, eq=False):
         """Start the time limit: when the handler starts, not while it waits for a child process."""
         self.started = perf_counter()
         if self.task.timeout is not None:
-            self.deadline = self.started + self.task.timeout.total_seconds()
+            self.deadline = self.times_out_at = self.started + self.task.timeout.total_seconds()
             self.watch(self.deadline)
 
     def request_stop(self, why: Stop) -> None:

@@ -47,7 +47,7 @@ from .runner import Runner
 from .settings import WorkerSettings
 from .slots import Slots
 from .watch.loop_watch import watched_loop
-from .watch.stuck import StuckWatch
+from .watch.stuck import LONG, StuckWatch
 
 logger = logging.getLogger("windlass.worker")
 
@@ -298,6 +298,8 @@ class Worker(Background):
     def _finish(self, run: Run, outcome: Outcome, seconds: float) -> None:
         self.changed.set()
         self._stalled = False
+        if seconds >= LONG:
+            self.stuck.ended(run, seconds)
         if run.is_lost:
             return
         self.ran += 1

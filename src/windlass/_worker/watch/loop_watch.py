@@ -5,10 +5,10 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
-from types import FrameType
+from time import perf_counter
 from weakref import WeakKeyDictionary
 
+from ..._policy.input.quote import counted
 from ..run import Run
 from .stack import is_idle, place_of, thread_frames
 from .stuck import StuckWatch
@@ -16,8 +16,9 @@ from .stuck import StuckWatch
 logger = logging.getLogger("windlass.worker")
 
 BLOCKED_AFTER = 1.0  # seconds: a block that lasts as long is always named, one of three quarters may be
-_ASKED = 4  # times in that; each wakes the loop
+_BEATS = 4  # times in that; each wakes the loop
 LOG_AGAIN_AFTER = 60.0  # seconds until the same line is named again
+_MAX_NAMED = 3  # tasks, of a block that was found when it was over
 
 
 _watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWatch]" = WeakKeyDictionary()
@@ -42,53 +43,90 @@ def watched_loop(source: StuckWatch) -> Iterator[None]:
 
 
 class LoopWatch:
-    """Asks an event loop for a sign of life again and again. Create it on the loop's thread."""
+    """Looks in a thread whether an event loop still beats. Create, start and stop it on the loop's thread.
+
+    While a handler holds the GIL, in C code, the thread cannot look either. So the loop measures itself how
+    late its beats are, and reports the blocks that nobody saw once they are over.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.sources: list[StuckWatch] = []  # one for each worker
         self._loop = loop
         self._thread_id = threading.get_ident()
         self._stopping = threading.Event()
+        self._alive_at = perf_counter()  # the last beat
+        self._named: float | None = None  # the last beat before the block that was named last
         self._logged: dict[str, float] = {}  # places, and when each was logged
 
     def start(self) -> None:
+        self._beat()
         threading.Thread(target=self._watch, name="windlass-loop-watch", daemon=True).start()
 
     def stop(self) -> None:
         self._stopping.set()
+        self._timer.cancel()
+
+    # -- on the loop -------------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        now = perf_counter()
+        if now - self._alive_at >= BLOCKED_AFTER and self._named != self._alive_at:
+            self._log_unseen(self._alive_at, now)
+        self._alive_at = now
+        self._timer = self._loop.call_later(BLOCKED_AFTER / _BEATS, self._beat)
+
+    def _log_unseen(self, since: float, now: float) -> None:
+        """Report a block that is over and that the thread could not see, with the tasks that ran then."""
+        tasks = {one.id: one for source in self.sources for one in source.ran_between(since, now)}
+        names = [f"{one.type} (task {one.id})" for one in [*tasks.values()][:_MAX_NAMED]]
+        if len(tasks) > _MAX_NAMED:
+            names.append(f"{counted(len(tasks) - _MAX_NAMED, 'other task')}")
+        ran = f"; running then: {', '.join(names)}" if names else ""
+        if not self._may_log(ran, now):
+            return
+        first = next(iter(tasks.values()), None)
+        is_known = first is not None and len(tasks) == 1
+        logger.warning(
+            "the event loop did not run for %.1f s, and where is not known, as no other thread ran either: "
+            "a handler held Python's lock (the GIL) in C code, or the machine was overloaded%s",
+            now - since,
+            ran,
+            extra={"task_id": first.id, "task_type": first.type} if first is not None and is_known else None,
+        )
+
+    # -- in the thread -----------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        interval = BLOCKED_AFTER / _ASKED
-        while not self._stopping.wait(interval):
-            ticked, asked = threading.Event(), monotonic()
-            try:
-                self._loop.call_soon_threadsafe(ticked.set)
-            except RuntimeError:  # the loop has closed
+        while not self._stopping.wait(self._pause()):
+            if self._loop.is_closed():
                 return
-            if ticked.wait(BLOCKED_AFTER - interval):  # the block may have begun right after the last tick
-                self._look_for_stuck(None)
-                continue
-            self._look(ticked, asked)
-            while not ticked.wait(interval) and not self._stopping.is_set():
-                self._look_for_stuck(ticked)  # it is named once for each time that it is blocked
+            alive_at = self._alive_at
+            is_blocked = perf_counter() - alive_at >= BLOCKED_AFTER
+            if is_blocked and self._named != alive_at:  # it is named once for each time that it is blocked
+                self._look(alive_at)
+            self._look_for_stuck(alive_at if is_blocked else None)
 
-    def _look(self, ticked: threading.Event, asked: float) -> None:
-        """Look where the loop is, if it still has not ticked. Frames are not kept: they hold their locals."""
+    def _pause(self) -> float:
+        """Return the seconds until the next look, which is not later than the moment to name a block."""
+        interval, left = BLOCKED_AFTER / _BEATS, self._alive_at + BLOCKED_AFTER - perf_counter()
+        return min(interval, left) if left > 0 else interval
+
+    def _look(self, alive_at: float) -> None:
+        """Look where the loop is, if it has not beaten since. Frames are not kept: they hold their locals."""
         frames = thread_frames(self._thread_id)
-        if frames and not ticked.is_set():
-            self._log(frames, monotonic() - asked)
-
-    def _log(self, frames: list[FrameType], seconds: float) -> None:
         run = self._current_run()
-        if run is None and is_idle(frames[0]):
-            return  # it waits for events, and this process was held up as a whole
-        place = place_of(run, frames)
-        now = monotonic()
-        if now < self._logged.get(place, 0.0) + LOG_AGAIN_AFTER:
+        if not frames or self._alive_at != alive_at:
             return
-        if len(self._logged) > 1_000:
-            self._logged.clear()
-        self._logged[place] = now
+        if run is None and is_idle(frames[0]):
+            return  # it waits for events or for the GIL; its next beat reports how late it is
+        self._named = alive_at
+        self._log(run, place_of(run, frames), alive_at)
+
+    def _log(self, run: Run | None, place: str, alive_at: float) -> None:
+        now = perf_counter()
+        if not self._may_log(place, now):
+            return
+        seconds = now - alive_at
         if run is None:
             logger.warning("the event loop has been blocked for %.1f s at %s", seconds, place)
             return
@@ -101,11 +139,20 @@ class LoopWatch:
             extra={"task_id": run.task.id, "task_type": run.task.type, "place": place},
         )
 
-    def _look_for_stuck(self, blocked: threading.Event | None) -> None:
-        """Look for stuck handlers; `blocked` is not set for as long as one of them blocks the loop."""
-        current = None if blocked is None else self._current_run()
+    def _may_log(self, place: str, now: float) -> bool:
+        """Whether this place, or these tasks, were not logged within the last minute; note that they are."""
+        if now < self._logged.get(place, float("-inf")) + LOG_AGAIN_AFTER:
+            return False
+        if len(self._logged) > 1_000:
+            self._logged.clear()
+        self._logged[place] = now
+        return True
+
+    def _look_for_stuck(self, blocked_at: float | None) -> None:
+        """Look for stuck handlers; `blocked_at` is the last beat if one of them blocks the loop."""
+        current = None if blocked_at is None else self._current_run()
         frames = [] if current is None else thread_frames(self._thread_id)
-        if blocked is not None and blocked.is_set():
+        if blocked_at != self._alive_at:
             current = None  # it went on meanwhile
         for source in [*self.sources]:
             source.look(current, frames)

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -26,6 +28,8 @@ from .stack import place_of, run_frames, stack_of
 logger = logging.getLogger("windlass.worker")
 
 STUCK_AFTER = 1.0  # seconds after its timeout, and after it was asked to stop
+LONG = 0.05  # seconds: `ended` needs to know of runs that took as long
+_MAX_ENDED = 8  # of these, to name them if they blocked the loop
 _READ_AGAIN_AFTER, _READ_LATER_AFTER = 1.0, 60.0  # seconds, if the limits could not be read
 
 
@@ -35,6 +39,14 @@ class _Stuck(Struct, eq=False):
     run: Run
     place: str
     holds: bool  # its slot is never given to another
+
+
+class _Ended(Struct, frozen=True):
+    """A task whose run took long, by the clock of the runs."""
+
+    task: Task
+    started: float
+    at: float
 
 
 class StuckWatch:
@@ -51,6 +63,10 @@ class StuckWatch:
         self._slots = slots
         self._loop: asyncio.AbstractEventLoop | None = None  # of the worker
         self._stuck: dict[Run, _Stuck] = {}  # changed in the thread of the loop watch only
+        self._reporting = threading.Lock()
+        self._looked_at = self._unseen_until = perf_counter()
+        self._blocking: Run | None = None  # was seen to block the loop, which has not gone on since
+        self._ended: deque[_Ended] = deque(maxlen=_MAX_ENDED)
         self._found = asyncio.Event()
         self._is_worn_out = False  # there were once as many replaced threads as slots
 
@@ -71,8 +87,11 @@ class StuckWatch:
         `current` is the run that blocks the loop, and `frames` are those of the loop's thread.
         """
         now, running = perf_counter(), self.runs()
+        if now >= self._looked_at + STUCK_AFTER:
+            self._unseen_until = now
+        self._looked_at, self._blocking = now, current
         for run in running:
-            if _is_stuck(run, now, is_current=run is current) and run not in self._stuck:
+            if _is_stuck(run, now, is_current=run is current) and self._may_report(run):
                 self._add(run, frames if run is current else run_frames(run), is_current=run is current)
         if self._stuck:
             self._forget_ended(running)
@@ -98,6 +117,12 @@ class StuckWatch:
             )
         self._store.emit(event_of(EventName.STUCK, task))
 
+    def _may_report(self, run: Run) -> bool:
+        """Whether a run was not reported yet; note that it is."""
+        with self._reporting:
+            is_first, run.is_reported = not run.is_reported, True
+        return is_first
+
     def _forget_ended(self, running: Iterable[Run]) -> None:
         """Forget what has ended: what holds no slot and no thread."""
         held = {*running}
@@ -111,6 +136,48 @@ class StuckWatch:
                 logger.info(text, run.task.type, run.task.id, after, dropped, extra=extra)
 
     # -- on the loop -------------------------------------------------------------------------------------
+
+    def ended(self, run: Run, seconds: float) -> None:
+        """Take note of a run that took LONG or longer; report it if it was stuck and nobody could see it."""
+        now = run.started + seconds
+        if not run.spec.process:
+            self._ended.append(_Ended(run.task, run.started, now))
+        if now < run.times_out_at + STUCK_AFTER or run.is_reported:
+            return
+        if self._overran(run, now) and self._may_report(run):
+            task = run.task
+            logger.warning(
+                "the handler of %s (task %s) ended %.1f s after its timeout of %g s, having run %.1f s, and "
+                "was not seen while it ran on%s",
+                task.type,
+                task.id,
+                now - run.times_out_at,
+                _timeout(task),
+                seconds,
+                "" if self._could_look(run, now) else _UNSEEN,
+                extra={"task_id": task.id, "task_type": task.type},
+            )
+            self._store.emit(event_of(EventName.STUCK, task))
+
+    def _overran(self, run: Run, now: float) -> bool:
+        """Whether it ran on by itself after its timeout, and did not only wait for a loop that was blocked.
+
+        If that was asked to stop late, a coroutine could not go on before, and a thread could.
+        """
+        if now >= run.asked_at + STUCK_AFTER or run is self._blocking:
+            return True
+        was_asked = run.asked_at < float("inf")
+        return not self._could_look(run, now) and not (was_asked and run.spec.is_async)
+
+    def _could_look(self, run: Run, now: float) -> bool:
+        """Whether the thread of the loop watch ran all the time since this run timed out."""
+        return now < self._looked_at + STUCK_AFTER and self._unseen_until < run.times_out_at
+
+    def ran_between(self, since: float, now: float) -> list[Task]:
+        """Return the tasks that ran here for half of that time or more, those first that have ended."""
+        middle = (since + now) / 2
+        ended = [one.task for one in self._ended if one.started <= middle <= one.at]
+        return ended + [run.task for run in self.runs() if run.started <= middle and not run.spec.process]
 
     async def replace(self) -> None:
         """Open slots in place of handlers with on_stuck="replace", until cancelled."""
@@ -153,6 +220,10 @@ class StuckWatch:
             self.recycle(why)
 
 
+_UNSEEN = (
+    ": no other thread could run, as a handler held Python's lock (the GIL) in C code, or the machine was "
+    "overloaded"
+)
 _BLOCKS = (
     "it blocks the event loop: until it ends, no other async handler of this worker goes on, and nothing is "
     "claimed or settled"
@@ -183,7 +254,7 @@ def _effect(run: Run, *, replaces: bool, has_room: bool) -> str:
 
 
 def _is_stuck(run: Run, now: float, *, is_current: bool) -> bool:
-    if run.task.timeout is None or now < run.started + _timeout(run.task) + STUCK_AFTER:
+    if now < run.times_out_at + STUCK_AFTER:
         return False
     # A coroutine that blocks its loop cannot be asked to stop; others are asked when the loop goes on.
     return is_current or now >= run.asked_at + STUCK_AFTER

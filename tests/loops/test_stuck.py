@@ -250,6 +250,24 @@ async def test_a_thread_that_holds_the_gil_beyond_its_timeout_is_reported_once(
     assert events.of(EventName.STUCK, handle.id) == 1
 
 
+async def test_a_thread_that_lets_others_look_between_two_calls_that_hold_the_gil_is_reported(
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stuck, "STUCK_AFTER", 0.8)
+
+    @app.task(timeout=TIMEOUT, name="shop.parse")
+    def parse() -> None:
+        for _ in range(2):  # each is shorter than the margin
+            hold_gil(0.7)
+            block(0.01)
+
+    async with working(app):
+        handle = await parse.aenqueue()
+        await handle.wait(timeout=30)
+
+    assert len(named(caplog)) == 1
+
+
 @pytest.mark.usefixtures("blind")
 async def test_a_handler_that_ran_on_unseen_is_reported_at_its_end(
     app: App, caplog: pytest.LogCaptureFixture

@@ -52,7 +52,7 @@ def block(seconds: float) -> None:
 def hold_gil(seconds: float) -> float:
     """Keep every thread of this process for about so long, as a long call into C does; returns how long."""
     number, taken = 1_000_000, 0.0
-    while taken < seconds / 20:
+    while taken < 0.1:  # until it is long enough to tell the speed
         number, began = 2 * number, perf_counter()
         sum(range(number))
         taken = perf_counter() - began

@@ -87,7 +87,7 @@ class StuckWatch:
         `current` is the run that blocks the loop, and `frames` are those of the loop's thread.
         """
         now, running = perf_counter(), self.runs()
-        if now >= self._looked_at + STUCK_AFTER:
+        if now >= self._looked_at + _unseen_after():
             self._unseen_until = now
         self._looked_at, self._blocking = now, current
         for run in running:
@@ -171,7 +171,7 @@ class StuckWatch:
 
     def _could_look(self, run: Run, now: float) -> bool:
         """Whether the thread of the loop watch ran all the time since this run timed out."""
-        return now < self._looked_at + STUCK_AFTER and self._unseen_until < run.times_out_at
+        return now < self._looked_at + _unseen_after() and self._unseen_until < run.times_out_at
 
     def ran_between(self, since: float, now: float) -> list[Task]:
         """Return the tasks that ran here for half of that time or more, those first that have ended."""
@@ -228,6 +228,11 @@ _BLOCKS = (
     "it blocks the event loop: until it ends, no other async handler of this worker goes on, and nothing is "
     "claimed or settled"
 )
+
+
+def _unseen_after() -> float:
+    """Return the seconds without a look after which a run may have been stuck unseen; two looks are due."""
+    return STUCK_AFTER / 2
 
 
 def _pause_after(error: WindlassError) -> float:

@@ -484,7 +484,7 @@ async def test_no_more_are_replaced_than_there_are_slots_until_one_ends(
         releases[gone].set()
         await until_timed_out(next(one for one in handles if one.id == held))
 
-    text = "2 replaced handlers still run, as many as there are slots: until one ends, others that overrun"
+    text = "2 replaced handlers still run, as many as there are slots, and another handler is stuck: it and"
     assert caplog.text.count(text) == 1
     assert "; restart this program" in caplog.text
     assert (
@@ -501,13 +501,48 @@ async def test_a_process_of_its_own_stops_to_be_recycled(app: App, caplog: pytes
     def report() -> None:
         release.wait(30)
 
-    async with holding(release):
-        handle = await report.aenqueue()
-        await asyncio.wait_for(app.worker(settings(slots=1)).run(signals=True), 10)
-        assert await timed_out(handle)
+    @app.task
+    def quick() -> None: ...
 
-    assert "stopping: 1 replaced handler still runs, as many as there are slots" in caplog.text
+    async with holding(release):
+        run = asyncio.create_task(app.worker(settings(slots=2, grace=0.2)).run(signals=True))
+        first = [await report.aenqueue() for _ in range(2)]
+        for handle in first:
+            await until_timed_out(handle)
+        for _ in range(2):
+            await (await quick.aenqueue()).result(timeout=5)
+        assert "replaced handlers still run" not in caplog.text
+        third = await report.aenqueue()
+        await asyncio.wait_for(run, 10)
+        assert [await timed_out(one) for one in first] == [True, True]
+        assert (await third.task()).state is State.READY
+
+    why = "stopping: 2 replaced handlers still run, as many as there are slots, and another handler is stuck"
+    assert why in caplog.text
     await assert_nothing_held(app)
+
+
+async def test_a_further_handler_that_a_running_limit_counts_does_not_recycle_its_process(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+
+    @app.task(timeout=TIMEOUT, on_stuck="replace")
+    def report() -> None:
+        release.wait(30)
+
+    @app.task(timeout=TIMEOUT, on_stuck="replace")
+    def charge() -> None:
+        release.wait(30)
+
+    app.limit("bank", type=charge, running=1)
+
+    async with holding(release), working(app, slots=1):
+        await until_timed_out(await report.aenqueue())
+        await charge.aenqueue()
+        await eventually(lambda: "limit bank counts it" in caplog.text)
+
+    assert "another handler is stuck" not in caplog.text
 
 
 async def test_a_shutdown_does_not_wait_for_replaced_handlers(app: App) -> None:

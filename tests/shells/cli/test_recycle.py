@@ -111,7 +111,7 @@ def stuck() -> None:
 
     threading.Event().wait(60)
 """
-WORN_OUT = "1 replaced handler still runs, as many as there are slots"
+WORN_OUT = "1 replaced handler still runs, as many as there are slots, and another handler is stuck"
 
 
 @pytest.mark.system
@@ -120,15 +120,19 @@ def test_a_worker_whose_slots_are_worn_out_by_stuck_handlers_exits(
 ) -> None:
     (folder / "shop.py").write_text(SHOP + STUCK)
     stuck = enqueue("shop.stuck", "{}")
+    welcome = enqueue("shop.welcome", '{"user_id": 1}')
 
-    worker = start("worker", "shop:app", "--slots", "1")
+    worker = start("worker", "shop:app", "--slots", "1", "--grace", "1s")
+    until(worker, "completed")
+    enqueue("shop.stuck", "{}")
     _, err = worker.communicate(timeout=50)
 
     assert worker.returncode == 0, err
-    assert f"{WORN_OUT}: until one ends, others that overrun" in err
+    assert f"{WORN_OUT}: it and others that overrun" in err
     assert f"stopping: {WORN_OUT}" in err
     assert "Stack (innermost call last):" in err
     assert run("tasks", "show", stuck, "--json").row["error"]["type"] == "TimedOut"
+    assert run("tasks", "show", welcome, "--json").row["state"] == "completed"
 
 
 @pytest.mark.system
@@ -136,10 +140,11 @@ def test_a_supervised_worker_whose_slots_are_worn_out_is_replaced(
     run: Run, start: Start, enqueue: Callable[..., str], folder: Path
 ) -> None:
     (folder / "shop.py").write_text(SHOP + STUCK)
-    enqueue("shop.stuck", "{}")
+    for _ in range(2):
+        enqueue("shop.stuck", "{}")
 
     worker = start("worker", "shop:app", "--slots", "1", "--workers", "1", "--heartbeat", "200ms")
-    until(worker, "still runs")
+    until(worker, WORN_OUT)
     lines = until(worker, "has taken over from")
     welcome = enqueue("shop.welcome", '{"user_id": 1}')
     until(worker, "completed")

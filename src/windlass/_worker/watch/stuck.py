@@ -52,8 +52,8 @@ class _Ended(Struct, frozen=True):
 class StuckWatch:
     """The stuck handlers of one worker. `look` is called in the thread of the loop watch.
 
-    `recycle` is called on the loop when as many threads as there are slots were replaced and still run; None
-    if nothing would start this process again.
+    `recycle` is called on the loop when one more is stuck while as many replaced ones as there are slots
+    still run; None if nothing would start this process again.
     """
 
     def __init__(self, store: ObservedStore, slots: int) -> None:
@@ -68,7 +68,7 @@ class StuckWatch:
         self._blocking: Run | None = None  # was seen to block the loop, which has not gone on since
         self._ended: deque[_Ended] = deque(maxlen=_MAX_ENDED)
         self._found = asyncio.Event()
-        self._is_worn_out = False  # there were once as many replaced threads as slots
+        self._is_worn_out = False  # one more was once stuck than could be replaced
 
     def runs(self) -> list[Run]:
         """Return the runs that hold a slot now. Safe to call from any thread."""
@@ -95,7 +95,8 @@ class StuckWatch:
                 self._add(run, frames if run is current else run_frames(run), is_current=run is current)
         if self._stuck:
             self._forget_ended(running)
-        if self._loop is not None and self._has_room() and any(map(_may_replace, self._stuck.values())):
+        needs_loop = not self._is_worn_out or self._has_room()
+        if self._loop is not None and needs_loop and any(map(_may_replace, self._stuck.values())):
             with suppress(RuntimeError):  # the loop has closed
                 self._loop.call_soon_threadsafe(self._found.set)
 
@@ -191,8 +192,7 @@ class StuckWatch:
                 await wait_for_event(never, _pause_after(error))
                 continue
             for one in filter(_may_replace, [*self._stuck.values()]):
-                if self._has_room():
-                    self._replace(one, limits)
+                self._replace(one, limits)
 
     def _has_room(self) -> bool:
         """Whether fewer threads were replaced and still run than there are slots."""
@@ -205,17 +205,21 @@ class StuckWatch:
             text = "the handler of %s (task %s) keeps its slot despite on_stuck='replace': limit %s counts it"
             logger.warning(text, task.type, task.id, ", ".join(capped))
             return
-        one.run.replace()
-        if not self._is_worn_out and not self._has_room():
+        if self._has_room():
+            one.run.replace()
+        elif not self._is_worn_out:
             self._is_worn_out = True
             self._wear_out()
 
     def _wear_out(self) -> None:
-        """Report that no more can be replaced while these run, and have this process recycled."""
+        """Report that this one cannot be replaced while the others run, and have this process recycled."""
         handlers = counted(self._slots, "replaced handler")
-        why = f"{handlers} still {'runs' if self._slots == 1 else 'run'}, as many as there are slots"
+        run = "runs" if self._slots == 1 else "run"
+        why = f"{handlers} still {run}, as many as there are slots, and another handler is stuck"
         remedy = "; restart this program" if self.recycle is None else ""
-        logger.error("%s: until one ends, others that overrun their timeout keep their slots%s", why, remedy)
+        logger.error(
+            "%s: it and others that overrun their timeout keep their slots until one ends%s", why, remedy
+        )
         if self.recycle is not None:
             self.recycle(why)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from .._documents.fields import shown_json
+from .._documents.workers import StuckDocument, WorkerDocument
 from .._model.attempt import Attempt
 from .._model.filter import Failure
 from .._model.state import State
@@ -82,8 +83,10 @@ def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
     )
 
 
-def show_task(output: Output, task: Task, now: datetime) -> None:
-    """Print every field of a task, its traceback last."""
+def show_task(
+    output: Output, task: Task, now: datetime, stuck: tuple[WorkerDocument, StuckDocument] | None = None
+) -> None:
+    """Print every field of a task, also its handler that runs on after its timeout; its traceback last."""
     progress = f"{task.progress.fraction:.0%} {task.progress.message}".rstrip() if task.progress else ""
     result = "" if task.result is None else json_text(shown_json(task.result))
     output.fields(
@@ -103,6 +106,7 @@ def show_task(output: Output, task: Task, now: datetime) -> None:
             ("ran", "" if task.duration is None else span(task.duration)),
             ("expires", stamp(task.expires_at, now)),
             ("timeout", duration_text(task.timeout)),
+            ("stuck", (_stuck(*stuck) if stuck else "", "bold red")),
             ("worker", task.worker or ""),
             ("progress", progress),
             ("root", "" if task.root == task.id else task.root),
@@ -120,6 +124,19 @@ def show_task(output: Output, task: Task, now: datetime) -> None:
     if task.error is not None and task.error.traceback:
         output.heading("traceback")
         output.fields([("", task.error.traceback.rstrip())])
+
+
+def _stuck(worker: WorkerDocument, handler: StuckDocument) -> str:
+    place = f" at {handler.place}" if handler.place else ""
+    slot = (
+        "its slot is used again, and what it does now changes nothing about this task"
+        if handler.replaced
+        else "it keeps its slot until it ends"
+    )
+    overrun = span(handler.overrun)
+    return (
+        f"attempt {handler.attempt} still runs {overrun} after its timeout, on {worker.name}{place}; {slot}"
+    )
 
 
 def _cancellation(task: Task) -> tuple[str, str | Styled]:

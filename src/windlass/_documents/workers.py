@@ -1,5 +1,6 @@
 """Workers: one document for each session that the store knows."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from msgspec import Struct
@@ -61,3 +62,11 @@ def worker_document(session: Session, now: datetime) -> WorkerDocument:
     return build_document(
         WorkerDocument, session.worker, session, session=session.id, alive=alive, stuck=stuck
     )
+
+
+def last_stuck(
+    workers: Iterable[WorkerDocument], task_id: str
+) -> tuple[WorkerDocument, StuckDocument] | None:
+    """Return a task's last handler that runs on after its timeout, and its worker; None if none is listed."""
+    found = ((one, stuck) for one in workers if one.alive for stuck in one.stuck if stuck.task_id == task_id)
+    return max(found, key=lambda pair: pair[1].attempt, default=None)

@@ -5,6 +5,7 @@ from itertools import islice
 
 from .._model.alert import Alert
 from .._model.limit import Quota, Use
+from .._model.record import StuckHandler
 from .._policy.input.quote import counted, first_named
 from .._policy.order.windows import closed_until
 from .._policy.quota import NEARLY_FULL, by_quota
@@ -13,6 +14,7 @@ from .overview import Overview
 
 _MAX_FINDINGS = 20  # of one kind about single queues or types; one more counts the others
 _MAX_TYPES = 5  # that are named of a queue
+_MAX_STUCK = 5  # handlers that are named
 
 
 def check_durability(promise: Promise, found: Iterable[Finding]) -> Sequence[Finding]:
@@ -26,11 +28,11 @@ def check_durability(promise: Promise, found: Iterable[Finding]) -> Sequence[Fin
 
 
 def check_queues(overview: Overview) -> Sequence[Finding]:
-    """Report queues and types that no worker serves, and queues that their windows keep closed.
+    """Report queues and types that no worker serves, queues closed by their windows, and stuck handlers.
 
-    Of each kind at most 20, then how many more there are: a store may have thousands of queues.
+    Of each kind some, then how many more there are: a store may have thousands of queues.
     """
-    return [*_unserved(overview), *_closed(overview), *_unhandled(overview)]
+    return [*_unserved(overview), *_closed(overview), *_unhandled(overview), *_stuck(overview)]
 
 
 def _unserved(overview: Overview) -> Iterable[Finding]:
@@ -66,6 +68,24 @@ def _unhandled(overview: Overview) -> Iterable[Finding]:
         pending = counted(sum(number for _, number in more), "pending task")
         what = f"no live worker of their queue handles {counted(len(more), 'more task type')}"
         yield _finding("types", f"{what} ({pending})")
+
+
+def _stuck(overview: Overview) -> Iterable[Finding]:
+    stuck = [(session.worker.name, one) for session in overview.workers for one in session.worker.stuck]
+    stuck.sort(key=lambda pair: -pair[1].overrun)
+    for worker, one in stuck[:_MAX_STUCK]:
+        yield _finding("stuck", _still_runs(worker, one))
+    if (more := len(stuck) - _MAX_STUCK) > 0:
+        run = "runs after its" if more == 1 else "run after their"
+        text = f"{counted(more, 'other handler')} still {run} timeout: see `windlass workers --json`"
+        yield _finding("stuck", text)
+
+
+def _still_runs(worker: str, one: StuckHandler) -> str:
+    where = f"{worker}, at {one.place}" if one.place else worker
+    slot = "its slot is used again" if one.replaced else "it keeps its slot until it ends"
+    what = f"the handler of {one.type} (task {one.task_id})"
+    return f"{what} still runs {one.overrun:,.0f} s after its timeout on {where}; {slot}"
 
 
 def check_quotas(quotas: Mapping[str, Quota], used: Mapping[str, Use]) -> Sequence[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from windlass._model.lease import Heartbeat
-from windlass._model.record import Worker
+from windlass._model.record import StuckHandler, Worker
 from windlass._observe.health import check_durability
 from windlass._store.protocol import Durability, Finding, Promise, Severity
 from windlass._stores.sqlite import SQLiteStore
@@ -66,6 +66,26 @@ def test_check_warns_of_types_that_no_worker_handles(run: Run, folder: Path) -> 
         "no live worker of queue mail handles task type shop.farewell (2 pending tasks); deploy its handler"
     )
     assert "aliases=" in only
+
+
+def test_check_warns_of_handlers_that_run_on_after_their_timeout(run: Run, folder: Path) -> None:
+    run("migrate")
+    stuck = tuple(
+        StuckHandler(
+            task_id=f"t{number}", type="shop.stay", attempt=1, overrun=number, place="shop.py:3 in stay"
+        )
+        for number in range(2, 9)
+    )
+    asyncio.run(_open_session(folder, queues=("mail",), types=None, stuck=stuck))
+
+    rows = [row for row in run("check", "--json").rows if row["subject"] == "stuck"]
+
+    first, *_, last = [row["message"] for row in rows]
+    assert {row["severity"] for row in rows} == {"warning"}
+    assert first.startswith("the handler of shop.stay (task t8) still runs 8 s after its timeout on ")
+    assert first.endswith(", at shop.py:3 in stay; it keeps its slot until it ends")
+    assert len(rows) == 6
+    assert last == "2 other handlers still run after their timeout: see `windlass workers --json`"
 
 
 async def _open_session(folder: Path, **fields: Any) -> None:

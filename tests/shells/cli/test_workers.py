@@ -38,6 +38,34 @@ def test_stuck_handlers_are_counted(run: Run, folder: Path) -> None:
     assert "1 stuck" in run("top", "--once").out
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_task_is_shown_with_its_stuck_handler(run: Run, folder: Path, replaced: bool) -> None:
+    async def beat() -> str:
+        app = App("sqlite:///windlass.db")
+
+        @app.task(name="shop.stay", timeout=1)
+        def stay() -> None: ...
+
+        async with app:
+            handle = await stay.aenqueue()
+            found = [
+                StuckHandler(
+                    task_id=task_id, type="shop.stay", attempt=1, overrun=4.2, place=place, replaced=replaced
+                )
+                for task_id, place in ((handle.id, "shop.py:3 in stay"), ("other", "shop.py:9 in other"))
+            ]
+            worker = Worker(name="ada", slots=3, stuck=tuple(found))
+            beat = Heartbeat(session="s", worker=worker, lease_for=timedelta(minutes=1), opening=True)
+            await app.store.heartbeat(beat)
+            return handle.id
+
+    shown = " ".join(run("tasks", "show", asyncio.run(beat())).out.split())
+
+    assert "attempt 1 still runs 4 s after its timeout, on ada at shop.py:3 in stay; " in shown
+    assert ("its slot is used again" in shown) is replaced
+    assert ("it keeps its slot until it ends" in shown) is not replaced
+
+
 @pytest.mark.system
 def test_workers_are_listed_while_they_live(run: Run, start: Callable[..., subprocess.Popen[str]]) -> None:
     run("migrate")

@@ -7,6 +7,7 @@ import click
 from msgspec.structs import asdict, replace
 
 from ..._documents.tasks import attempt_document, task_document
+from ..._documents.workers import last_stuck, worker_document
 from ..._model.filter import MAX_PAGE, Filter, Page
 from ..._model.state import ENDED, State
 from ..._model.task import Task
@@ -110,7 +111,8 @@ async def print_task(cli: Cli, task: Task, *, reveal: bool) -> None:
         cli.output.document({**document, "attempts": entries})
         return
     now = await cli.operator.now()
-    show_task(cli.output, task, now)
+    workers = [] if task.timeout is None else await cli.operator.workers()
+    show_task(cli.output, task, now, last_stuck([worker_document(one, now) for one in workers], task.id))
     if made:
         cli.output.heading("attempts")
         cli.output.items(made, attempt_columns(now), attempt_document, none="")

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ..._documents.tasks import AttemptDocument, ErrorDocument, TaskDocument
-from ..._documents.workers import StuckDocument, WorkerDocument
+from ..._documents.workers import StuckDocument, WorkerDocument, last_stuck
 from ..._http.resources.tasks import (
     cancel_task,
     discard_dead_letter,
@@ -188,9 +188,7 @@ async def _stuck(
     may_be = task.timeout is not None and (task.state is State.RUNNING or has_overrun)
     if not may_be or not view.may_call(list_workers):
         return None
-    workers = (await view.call(list_workers)).items
-    found = ((one, stuck) for one in workers if one.alive for stuck in one.stuck if stuck.task_id == task.id)
-    return max(found, key=lambda pair: pair[1].attempt, default=None)
+    return last_stuck((await view.call(list_workers)).items, task.id)
 
 
 def _waited(task: TaskDocument) -> float | None:

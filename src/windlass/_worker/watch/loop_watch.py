@@ -78,20 +78,22 @@ class LoopWatch:
     def _log_unseen(self, since: float, now: float) -> None:
         """Report a block that is over and that the thread could not see, with the tasks that ran then."""
         tasks = {one.id: one for source in self.sources for one in source.ran_between(since, now)}
+        if not tasks:
+            return  # the machine was overloaded, or this process was held up as a whole
         names = [f"{one.type} (task {one.id})" for one in [*tasks.values()][:_MAX_NAMED]]
         if len(tasks) > _MAX_NAMED:
             names.append(f"{counted(len(tasks) - _MAX_NAMED, 'other task')}")
-        ran = f"; running then: {', '.join(names)}" if names else ""
+        ran = ", ".join(names)
         if not self._may_log(ran, now):
             return
-        first = next(iter(tasks.values()), None)
-        is_known = first is not None and len(tasks) == 1
+        (first, *others) = tasks.values()
         logger.warning(
             "the event loop did not run for %.1f s, and where is not known, as no other thread ran either: "
-            "a handler held Python's lock (the GIL) in C code, or the machine was overloaded%s",
+            "a handler held Python's lock (the GIL) in C code, or the machine was overloaded; running then: "
+            "%s",
             now - since,
             ran,
-            extra={"task_id": first.id, "task_type": first.type} if first is not None and is_known else None,
+            extra=None if others else {"task_id": first.id, "task_type": first.type},
         )
 
     # -- in the thread -----------------------------------------------------------------------------------

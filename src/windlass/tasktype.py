@@ -167,6 +167,8 @@ class TaskType(Prepared[P, R], Generic[P, C, R]):
         inserted in its transaction, so that both commit or neither does. Raises InvalidOption.
         """
         check_options(options)
+        if "secret" in options:
+            self.spec.check_secret(options["secret"])
         return Prepared(self.spec, self._app, options, within)
 
 

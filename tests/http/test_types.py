@@ -100,3 +100,15 @@ async def test_the_openapi_document_shows_the_schemas_of_models(http: httpx2.Asy
         "order": {"items": [{"sku": "a", "number": 1}], "word": None},
         "box": {"weight": "1"},
     }
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/schedules/nightly"])
+async def test_a_misspelt_secret_field_of_a_declared_type_is_refused(
+    http: httpx2.AsyncClient, url: str, path: str
+) -> None:
+    body = {**task(), "secret": ["order.wrod"], **({} if path == "/tasks" else {"rule": "1h"})}
+
+    refused = await http.request("POST" if path == "/tasks" else "PUT", f"{url}{path}", json=body)
+
+    assert refused.status_code == 422
+    assert "did you mean 'order.word'?" in refused.json()["detail"]

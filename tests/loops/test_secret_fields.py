@@ -1,4 +1,4 @@
-"""Secret fields by name: a misspelt one is refused when its task type is declared."""
+"""Secret fields by name: a misspelt one is refused when its task type is declared, and by each call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field
 
-from windlass import App, Context, InvalidOption
+from windlass import App, Context, Filter, InvalidOption, Page
 
 
 class Card(msgspec.Struct, rename="camel"):
@@ -116,3 +116,62 @@ def test_a_misspelt_name_is_refused_with_what_was_meant(
         "annotated to return" + (f"; did you mean {meant!r}?" if meant else "")
     )
     assert not app.types
+
+
+@pytest.mark.parametrize(
+    ("secret", "hint"),
+    [(["crad"], "; did you mean 'card'?"), (["card", "ntoe"], "; did you mean 'note'?"), (["iban"], "")],
+)
+async def test_a_name_that_a_caller_misspells_is_refused_as_at_the_declaration(
+    secret: list[str], hint: str
+) -> None:
+    app = App("memory://", secret=["of_every_type"])
+    pay = app.task(name="pay", secret=["card"])(plain)
+    given = {"card": "1", "note": "2"}
+    said = []
+
+    with pytest.raises(InvalidOption) as caught:
+        pay.using(secret=secret)
+    said.append(str(caught.value))
+    for way in (app.client.send("pay", given, secret=secret), _scheduled(app, given, secret)):
+        with pytest.raises(InvalidOption) as caught:
+            await way
+        said.append(str(caught.value))
+
+    wrong = (
+        f"secret names the field {secret[-1]!r}, which the handler of 'pay' neither takes nor is annotated"
+    )
+    assert said == [f"{wrong} to return{hint}"] * 3
+    assert not (await app.operator.find(Filter(), Page(limit=1))).items
+
+
+async def test_a_caller_names_fields_of_the_payload_of_the_app_and_of_types_unknown_here() -> None:
+    app = App("memory://", secret=["of_every_type"])
+    pay = app.task(name="pay", aliases=["charge"])(plain)
+    given = {"card": "1", "note": "2"}
+
+    marked = await pay.using(secret=["note", "of_every_type"]).aenqueue(**given)
+    sent = await app.client.send("charge", given, secret=["card"])
+    unknown = await app.client.send("elsewhere", given, secret=["crad"])
+
+    assert [(await one.task()).secret for one in (marked, sent, unknown)] == [
+        ("of_every_type", "note"),
+        ("of_every_type", "card"),
+        ("of_every_type", "crad"),
+    ]
+
+
+async def test_a_stored_schedule_with_a_misspelt_name_can_be_changed() -> None:
+    app = App("memory://")
+    await _scheduled(app, {"card": "1", "note": "2"}, ["crad"])
+    app.task(name="pay")(plain)
+
+    changed = await app.operator.schedules.change("nightly", "2h")
+
+    assert changed.secret == ("crad",)
+    with pytest.raises(InvalidOption, match="did you mean 'card'"):
+        await app.operator.schedules.change("nightly", secret=["crad"])
+
+
+async def _scheduled(app: App, payload: dict[str, str], secret: list[str]) -> object:
+    return await app.operator.schedules.add("nightly", "pay", "1h", payload, secret=secret)

@@ -283,6 +283,7 @@ class Client:
         if (spec := self.types.declared.find(type)) is None:
             await self.refresh_types()
         encoded = encoded_payload(payload or {}, spec)
+        self.types.check_secret(type, options)
         ready = await self.resolved(options) if "after" in options else options
         task = self.builder.build(type, encoded, ready, self.types.defaults(type))
         return (await self.enqueue_tasks([task], within=within))[0]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -128,6 +129,11 @@ class KnownTypes:
         if keyring_of(self._store) is None:
             for name, secret in secrets_of(one):
                 check_encrypted(self._published.get(name), secret)
+
+    def check_secret(self, name: str, options: Mapping[str, Any]) -> None:
+        """Raise InvalidOption if the option `secret` misspells a field of a type that is declared here."""
+        if "secret" in options and (spec := self.declared.find(name)) is not None:
+            spec.check_secret(options["secret"])
 
     def forget(self) -> None:
         """Read the published types again when they are next needed, as the store is another one."""

@@ -127,8 +127,22 @@ class Schedules:
     ) -> Schedule:
         """Build a schedule from an encoded payload; store nothing.
 
-        Its tasks have the defaults that `spec` declares, or else those that an app has published.
+        Its tasks have the defaults that `spec` declares, or else those that an app has published. Raises
+        InvalidOption, also for a misspelt `secret` of a type that is declared here.
         """
+        self._types.check_secret(type, options)
+        return await self._made(name, type, rule, payload, spec, **options)
+
+    async def _made(
+        self,
+        name: str,
+        type: str,
+        rule: timedelta | float | str,
+        payload: bytes,
+        spec: HandlerSpec | None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Do the same for secret fields that are checked, or stored so."""
         _check(options, ScheduleOptions.__annotations__)
         given: dict[str, Any] = {**options}
         timing: Any = {key: given.pop(key) for key in ScheduleTiming.__annotations__ if key in given}
@@ -190,8 +204,9 @@ class Schedules:
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Build what `change` makes of a schedule; store nothing."""
+        self._types.check_secret(schedule.type, options)
         present: Any = {option: getattr(schedule, option) for option in ScheduleOptions.__annotations__}
-        made = await self.make(
+        made = await self._made(
             schedule.name,
             schedule.type,
             rule or schedule.every or schedule.cron or "",

@@ -26,9 +26,13 @@ def check_secret(names: Iterable[str], documents: Iterable[Schema], whose: str) 
     for name in names:
         if name.startswith(PREFIX):
             continue
-        found = [one.by_path(name.split(".")) if "." in name else one.anywhere(name) for one in fields]
+        found: list[_Found] = []
+        for one in fields:
+            found.append(one.by_path(name.split(".")) if "." in name else one.anywhere(name))
+            if found[-1].is_there:  # to look for similar names in the others takes longer
+                break
         meant = next((one.meant for one in found if one.meant), "")
-        if any(one.is_there for one in found) or (not meant and any(one.is_possible for one in found)):
+        if found[-1].is_there or (not meant and any(one.is_possible for one in found)):
             continue
         hint = f"; did you mean {meant!r}?" if meant else ""
         raise InvalidOption(

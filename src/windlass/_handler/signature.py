@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from ..errors import InvalidOption, InvalidPayload
 from .annotation import checked, needs_pydantic, pydantic_codec
 from .dependencies import injected, parameters_of
 from .result_type import ResultType
+from .secret_fields import REFS
 
 if TYPE_CHECKING:
     from .pydantic_codec import PydanticCodec
@@ -169,6 +170,11 @@ class Signature:
             except Exception:  # noqa: BLE001 - types may describe themselves, and nothing depends on it
                 documents.append({})
         return documents
+
+    @cached_property
+    def known_documents(self) -> list[dict[str, Any]]:
+        """The same, described once: names of secret fields may be checked at every enqueue."""
+        return self.documents(REFS)
 
     def _convert(self, made: msgspec.Struct) -> None:
         """Replace what Pydantic converts; parameters with defaults may be UNSET."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from .._model.options import Defaults
 from .._policy.backoff import Backoff, Delay
 from .._policy.input.fingerprint import check_fields
+from .._policy.input.new_task import checked_secret
 from .._policy.input.options import checked_name, parse_duration
 from .._policy.input.payload import decode
 from .._policy.input.quote import quoted
@@ -19,7 +20,7 @@ from ..errors import InvalidOption, InvalidPayload
 from .around import GeneratorAround
 from .dependencies import Overrides, Plan, plan_of
 from .names import function_name, is_generator_function, module_name
-from .secret_fields import REFS, check_secret
+from .secret_fields import check_secret
 from .signature import Signature
 
 logger = logging.getLogger("windlass.task")
@@ -99,7 +100,7 @@ class HandlerSpec:
         self.defaults = replace(defaults, secret=merged(defaults.secret, secret, self.signature.secret))
         self.signature.masked = self.defaults.secret
         if secret:
-            check_secret(secret, self.signature.documents(REFS), f"the handler of {self.name!r}")
+            check_secret(secret, self.signature.known_documents, f"the handler of {self.name!r}")
         self.plan = self.new_plan()
         if self.signature.fields is not None:
             check_fields(defaults.unique, self.signature.fields, f"the handler of {self.name!r}")
@@ -114,6 +115,12 @@ class HandlerSpec:
                 f"where the handler runs, so make it `async def` or the dependency `def`"
             )
         return plan
+
+    def check_secret(self, names: object) -> None:
+        """Raise InvalidOption if a caller's option `secret` misspells a field, as at the declaration."""
+        known = self.defaults.secret
+        if others := [name for name in checked_secret(names) if name not in known]:
+            check_secret(others, self.signature.known_documents, f"the handler of {self.name!r}")
 
     def _checked_on_stuck(self, on_stuck: OnStuck) -> OnStuck:
         if on_stuck not in get_args(OnStuck):

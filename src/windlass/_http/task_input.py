@@ -171,6 +171,7 @@ class InputBuilder:
     def _step(self, body: TaskInput | StepInput, options: Options, result_into: str | None = None) -> Step:
         text = b"{}" if body.payload is UNSET else bytes(body.payload)
         payload = checked_payload(text, self._types.declared.find(body.type), result_into)
+        self._types.check_secret(body.type, options)
         defaults = self._types.defaults(body.type)
         step = self._builder.step(body.type, payload, options, defaults, result_into)
         self._caller.require_within(step.queue, step.tenant)

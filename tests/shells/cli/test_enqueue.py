@@ -108,6 +108,17 @@ def test_an_app_gives_the_defaults_and_checks_the_payload(run: Run, stored: Call
     assert stored() == 2
 
 
+def test_a_misspelt_secret_field_is_refused(run: Run, stored: Callable[[], int]) -> None:
+    app = ("--app", "shop:app")
+    enqueued = run("enqueue", *app, "shop.explode", '{"text": "a"}', "--secret", "txet")
+    scheduled = run("schedules", "add", *app, "s", "shop.explode", "1h", '{"text": "a"}', "--secret", "txet")
+
+    assert [ran.code for ran in (enqueued, scheduled)] == [2, 2]
+    assert all("did you mean 'text'?" in ran.err for ran in (enqueued, scheduled))
+    assert run("enqueue", *app, "shop.explode", '{"text": "a"}', "--secret", "text").code == 0
+    assert stored() == 1
+
+
 def test_a_repeated_key_returns_the_first_task(run: Run) -> None:
     first = run("enqueue", "t", "--key", "k", "--json").row
     again = run("enqueue", "t", "--key", "k", "--json").row

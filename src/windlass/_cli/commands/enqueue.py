@@ -126,6 +126,7 @@ def enqueue(
         await client.refresh_types()
         defaults = client.types.defaults(type)
         ready = await client.resolved({**options, "after": after}) if after else options
+        client.types.check_secret(type, options)
         batch = [client.builder.build(type, one, ready, defaults, result_into) for one in payloads]
         handles = await client.enqueue_tasks(batch)
         if waits:

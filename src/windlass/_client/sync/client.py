@@ -143,6 +143,7 @@ class SyncClient(Twin[Client]):
         if (spec := self._inner.types.declared.find(type)) is None:
             self.refresh_types()
         encoded = encoded_payload(payload or {}, spec)
+        self._inner.types.check_secret(type, options)
         ready = self.resolved(options) if "after" in options else options
         task = self._inner.builder.build(type, encoded, ready, self._inner.types.defaults(type))
         return self.enqueue_tasks([task], within=within)[0]

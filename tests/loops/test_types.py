@@ -1,6 +1,7 @@
 """Declared types: the handler gets what it declares, and so does the program that asks for the result."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Struct
+from msgspec import Meta, Struct
 from pydantic import (
     AfterValidator,
     AnyUrl,
@@ -344,6 +345,33 @@ class Plain(Struct):
 NOON = datetime(2026, 1, 1, 12, 0, 0, 5)  # noqa: DTZ001 - naive, to be refused
 
 
+class Watch(Struct, rename="camel"):
+    started_at: datetime
+
+
+class Row(Struct, array_like=True):
+    number: int
+    at: datetime
+
+
+@dataclass
+class Shift:
+    start: datetime = NOON
+
+
+class Stay(TypedDict, total=False):
+    nights: list[Shift]
+
+
+@attrs.define
+class Pause:
+    at: datetime
+
+
+class Epoch(BaseModel):
+    at: datetime = NOON
+
+
 @pytest.mark.parametrize(
     ("hint", "value", "pointer", "why"),
     [
@@ -373,6 +401,65 @@ def test_naive_datetimes_and_decimals_that_are_no_numbers_are_refused_with_their
 
     assert caught.value.pointer == pointer
     assert f"the payload at {pointer} " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "pointer"),
+    [
+        (datetime, "2026-01-01T12:00:00", "/value"),
+        (datetime | None, "2026-01-01T12:00:00", "/value"),
+        (list[datetime], ["2026-01-01T12:00:00Z", "2026-01-01T12:00:00"], "/value/1"),
+        (set[datetime], ["2026-01-01T12:00:00"], "/value/0"),
+        (dict[datetime, int], {"2026-01-01T12:00:00": 1}, "/value/2026-01-01T12:00:00"),
+        (Plain, {"at": "2026-01-01T12:00:00"}, "/value/at"),
+        (list[Watch], [{"startedAt": "2026-01-01T12:00:00"}], "/value/0/startedAt"),
+        (Row, [1, "2026-01-01T12:00:00"], "/value/1"),
+        (Shift, {"start": "2026-01-01T12:00:00"}, "/value/start"),
+        (Stay, {"nights": [{"start": "2026-01-01T12:00:00"}]}, "/value/nights/0/start"),
+        (Pause, {"at": "2026-01-01T12:00:00"}, "/value/at"),
+        (Visit, {"when": "2026-01-01T12:00:00"}, "/value/when"),
+        (Visit, {"others": [{}, {"when": "2026-01-01T12:00:00"}]}, "/value/others/1/when"),
+        (RootModel[list[datetime]], ["2026-01-01T12:00:00"], "/value/0"),
+        (Stop, {"at": "2026-01-01T12:00:00"}, "/value/at"),
+    ],
+)
+def test_text_that_denotes_a_naive_datetime_is_refused_like_the_object(
+    app: App, hint: Any, value: Any, pointer: str
+) -> None:
+    def take(value: Any, **others: datetime) -> None: ...
+
+    take.__annotations__["value"] = hint
+    app.task(name="take")(take)
+    aware = "2026-01-01T12:00:00+01:00"
+    zoned: Any = json.loads(json.dumps(value).replace('12:00:00"', '12:00:00Z"'))
+
+    for payload, where in (({"value": value}, pointer), ({"value": zoned, "b": aware[:19]}, "/b")):
+        with pytest.raises(InvalidPayload, match="a datetime without a time zone; pass an aware") as caught:
+            app.sync_client.send("take", payload)
+        assert caught.value.pointer == where
+    assert app.sync_client.send("take", {"value": zoned, "a": aware}).created
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (Annotated[datetime, Meta(tz=False)], "2026-01-01T12:00:00"),
+        (Annotated[datetime, AfterValidator(lambda at: at.replace(tzinfo=UTC))], "2026-01-01T12:00:00"),
+        (Log, {"local": "2026-01-01T12:00:00", "stamp": "2026-01-01T12:00:00"}),
+        (str | int, "2026-01-01T12:00:00"),
+        (Shift, {}),
+        (Stay, {"nights": [{}]}),
+        (Epoch, {}),
+    ],
+    ids=["Meta", "validator", "model", "text", "dataclass", "nested", "model's default"],
+)
+def test_defaults_and_text_that_is_meant_to_be_naive_are_taken(app: App, hint: Any, value: Any) -> None:
+    def take(value: Any) -> None: ...
+
+    take.__annotations__["value"] = hint
+    app.task(name="take")(take)
+
+    assert app.sync_client.send("take", {"value": value}).created
 
 
 async def test_what_a_model_declares_to_be_naive_or_spells_by_itself_is_taken(app: App) -> None:

@@ -11,6 +11,7 @@ from msgspec import inspect
 
 from .._policy.input.payload import CHECKED
 from ..errors import InvalidOption
+from .naive_datetimes import may_be_naive
 
 if TYPE_CHECKING:
     from .pydantic_codec import PydanticCodec
@@ -56,6 +57,11 @@ def checked(hint: Any, what: str) -> tuple[Any, Encoder | None]:
             raise refusal(hint, what, why)
     keys = [part.key_type for part in parts if isinstance(part, inspect.DictType)]
     return hint, None if all(isinstance(key, _TEXT) for key in keys) else _with_text_keys
+
+
+def takes_naive(hint: Any) -> bool:
+    """Whether a type that msgspec converts takes datetimes without a time zone and does not ask for them."""
+    return may_be_naive(_parts(inspect.type_info(hint)))
 
 
 def refusal(hint: Any, what: str, why: str) -> InvalidOption:

@@ -1,6 +1,7 @@
 """Values of Pydantic's types, encoded and validated by Pydantic. Imported when one of them is declared."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -40,13 +41,12 @@ class PydanticCodec:
         parts = [part for _, part in parts_of(hint, name) if isinstance(part, type)]
         # A field declared as NaiveDatetime takes no other.
         self._checked = (Decimal,) if NaiveDatetime in parts else (Decimal, datetime)
+        self.takes_naive = datetime in parts and datetime in self._checked
 
     def encode(self, value: Any) -> Any:
         """Return a value as plain JSON values. Raises InvalidPayload."""
         try:
-            plain = self._adapter.dump_python(
-                value, mode="json", by_alias=True, round_trip=True, warnings=False
-            )
+            plain = self._dumped(value)
         except ValueError as error:  # also what serializers of the models raise
             pointer = f"/{self._name}" if self._name else ""
             raise InvalidPayload(
@@ -55,6 +55,16 @@ class PydanticCodec:
         if self._name:
             self._check(value, plain)
         return _revealed(value, plain) if self.secret else plain
+
+    def refuse_naive(self, value: Any) -> None:
+        """Raise InvalidPayload for a naive datetime in a value that was validated, its defaults excepted."""
+        with suppress(ValueError):  # of serializers of the models: their values do not come from Python
+            self._check(value, self._dumped(value, exclude_unset=True))
+
+    def _dumped(self, value: Any, **options: bool) -> Any:
+        return self._adapter.dump_python(
+            value, mode="json", by_alias=True, round_trip=True, warnings=False, **options
+        )
 
     def _check(self, value: Any, plain: Any) -> None:
         """Raise InvalidPayload for what is refused outside of models, too: naive datetimes, Decimal("NaN").

@@ -13,8 +13,9 @@ from .._policy.input.quote import suggestion
 from .._policy.secrets.fields import MASK, is_secret_field, merged
 from .._policy.secrets.mask import mask_of
 from ..errors import InvalidOption, InvalidPayload
-from .annotation import checked, needs_pydantic, pydantic_codec
+from .annotation import checked, needs_pydantic, pydantic_codec, takes_naive
 from .dependencies import injected, parameters_of
+from .naive_datetimes import refuse_naive
 from .result_type import ResultType
 from .secret_fields import REFS
 
@@ -57,6 +58,8 @@ class Signature:
         self._encoders: dict[str, Callable[[Any], Any]] = {}  # of parameters that are not plain
         self._codecs: dict[str, PydanticCodec] = {}
         self._rest: msgspec.json.Decoder[Any] | None = None  # of **kwargs
+        self._rest_takes_naive = False
+        self._timed: set[str] = set()  # parameters that take datetimes with and without a time zone
         self._fields = self._field_list(hints)
         self.names = frozenset(field[0] for field in self._fields)
         self._decoder = self._decoder_of(self._fields)
@@ -134,12 +137,14 @@ class Signature:
             made = decoder.decode(payload)
             if self._codecs:
                 self._convert(made)
+            if self._timed:
+                self._refuse_naive(msgspec.structs.asdict(made), payload)
             if self._refuse is not None:
                 self._refuse(made)
         except (ValueError, InvalidPayload, RecursionError) as error:
             raise self._does_not_fit(error, payload) from None
         if self._rest is not None:
-            self._others(payload, self._rest)
+            self._check_others(payload, self._rest)
 
     def schema(self, refs: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the JSON schema of payloads, and the schemas that it refers to by `refs` and their names."""
@@ -181,6 +186,23 @@ class Signature:
         for name, codec in self._codecs.items():
             if isinstance(raw := getattr(made, name), Raw):
                 setattr(made, name, codec.decode(raw))
+
+    def _refuse_naive(self, values: Mapping[str, Any], payload: bytes) -> None:
+        """Raise InvalidPayload for text that was decoded as a datetime without a time zone."""
+        for name, plain in msgspec.json.decode(payload).items():
+            if name in self._codecs and name in self._timed:
+                self._codecs[name].refuse_naive(values[name])
+            elif name in self._timed:
+                refuse_naive(values[name], plain, (name,))
+
+    def _check_others(self, payload: bytes, decoder: "msgspec.json.Decoder[Any]") -> None:
+        others = self._others(payload, decoder)
+        plain = msgspec.json.decode(payload) if self._rest_takes_naive else {}
+        try:
+            for name in plain.keys() & others.keys():
+                refuse_naive(others[name], plain[name], (name,))
+        except InvalidPayload as error:
+            raise self._does_not_fit(error, payload) from None
 
     def _others(self, payload: bytes, decoder: "msgspec.json.Decoder[Any]") -> dict[str, Any]:
         """Decode the parameters that the handler does not name, and takes as **kwargs."""
@@ -247,7 +269,9 @@ class Signature:
                 continue
             what = f"the parameter {name!r} of {self.type_name!r}"
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                self._rest = msgspec.json.Decoder(checked(hints.get(name, Any), what)[0])
+                kind = checked(hints.get(name, Any), what)[0]
+                self._rest = msgspec.json.Decoder(kind)
+                self._rest_takes_naive = takes_naive(kind)
                 continue
             if parameter.kind in _BY_POSITION:
                 raise InvalidOption(
@@ -267,8 +291,10 @@ class Signature:
         if needs_pydantic(hint):
             codec = self._codecs[name] = pydantic_codec(hint, name, what)
             self._encoders[name] = codec.encode
+            self._timed |= {name} if codec.takes_naive else set()
             return Raw
         made, encode = checked(hint, what)
+        self._timed |= {name} if takes_naive(made) else set()
         if encode is not None:
             self._encoders[name] = encode
         return made

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -372,6 +373,13 @@ class Epoch(BaseModel):
     at: datetime = NOON
 
 
+class Open(BaseModel, extra="allow"):
+    number: Annotated[
+        float | None, PlainSerializer(lambda number: number if math.isfinite(number) else None)
+    ] = 0
+    inner: "Open | None" = None
+
+
 @pytest.mark.parametrize(
     ("hint", "value", "pointer", "why"),
     [
@@ -401,6 +409,46 @@ def test_naive_datetimes_and_decimals_that_are_no_numbers_are_refused_with_their
 
     assert caught.value.pointer == pointer
     assert f"the payload at {pointer} " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer", "why"),
+    [
+        (Open(at=NOON), "/value/at", "without a time zone"),
+        (Open(inner=Open(at=[NOON])), "/value/inner/at/0", "without a time zone"),
+        (Open(price=Decimal("NaN")), "/value/price", "is NaN"),
+        (Open(sums={"a": math.nan}), "/value/sums/a", "is NaN"),
+        (Open(sum=-math.inf), "/value/sum", "is infinite"),
+        ({"sum": math.nan}, "/value/sum", "is NaN"),
+    ],
+)
+def test_extra_fields_of_a_model_are_refused_as_its_own_are(
+    app: App, value: Any, pointer: str, why: str
+) -> None:
+    @app.task(name="take")
+    def take(value: Open) -> None: ...
+
+    with pytest.raises(InvalidPayload, match=why) as caught:
+        take.enqueue(value)
+
+    assert caught.value.pointer == pointer
+
+
+async def test_extra_fields_that_are_json_and_own_spellings_are_taken(app: App) -> None:
+    @app.task(name="take")
+    def take(value: Open) -> None: ...
+
+    value = Open(number=math.nan, at=NOON.replace(tzinfo=UTC), price=Decimal("1.5"), sum=1.5, none=None)
+    handle = await take.aenqueue(value)
+
+    assert (await handle.task()).as_dict()["payload"]["value"] == {
+        "number": None,
+        "inner": None,
+        "at": "2026-01-01T12:00:00.000005Z",
+        "price": "1.5",
+        "sum": 1.5,
+        "none": None,
+    }
 
 
 @pytest.mark.parametrize(

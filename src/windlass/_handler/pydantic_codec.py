@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from pydantic import NaiveDatetime, TypeAdapter, ValidationError
@@ -34,6 +34,7 @@ class PydanticCodec:
         except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError) as error:
             why = str(getattr(error, "message", error)).partition(". ")[0]
             raise refusal(hint, what, why) from None
+        self._is_model = hasattr(hint, "model_fields")
         secret = {field for field, part in parts_of(hint, name) if hasattr(part, "get_secret_value")}
         if "" in secret:
             raise refusal(hint, what, "a secret is masked by the name of its field, and here it has none")
@@ -67,15 +68,19 @@ class PydanticCodec:
         )
 
     def _check(self, value: Any, plain: Any) -> None:
-        """Raise InvalidPayload for what is refused outside of models, too: naive datetimes, Decimal("NaN").
+        """Raise InvalidPayload for what is refused outside of models, too, such as naive datetimes and NaN.
 
-        What the serializers of a model spell in a way of their own is the model's affair.
+        What the serializers of a model spell in a way of their own is the model's affair. Extra fields of a
+        model, and the fields of one that is given as a mapping, have none.
         """
-        for one, text, path in _leaves(value, plain, (self._name,)):
+        has_serializers = not (self._is_model and isinstance(value, Mapping))
+        for one, text, path, is_declared in _leaves(value, plain, (self._name,), has_serializers):
             if isinstance(one, self._checked):
                 own = one.isoformat() if isinstance(one, datetime) else str(one)
                 if text == own:
                     check_value(one, path)
+            elif text is None and not is_declared and isinstance(one, float):
+                check_value(one, path)  # Pydantic would store null for NaN
 
     def decode(self, data: bytes | msgspec.Raw) -> Any:
         """Validate encoded JSON. Raises InvalidPayload, without the value in its message."""
@@ -108,19 +113,28 @@ def _path(loc: tuple[int | str, ...], text: bytes) -> Iterator[str]:
         yield str(part).replace("~", "~0").replace("/", "~1")
 
 
-def _leaves(value: Any, plain: Any, path: tuple[str | int, ...]) -> Iterator[tuple[Any, Any, Any]]:
-    """Iterate over the parts of a value without parts of their own: each with its JSON and its path."""
+_Leaf: TypeAlias = tuple[Any, Any, tuple[str | int, ...], bool]
+"""A part of a value without parts of its own, its JSON, its path, and whether a type declares its JSON."""
+
+
+def _leaves(value: Any, plain: Any, path: tuple[str | int, ...], is_declared: bool) -> Iterator[_Leaf]:  # noqa: FBT001
+    """Iterate over the parts of a value that have no parts of their own."""
     if hasattr(value, "root"):
-        yield from _leaves(value.root, plain, path)
+        yield from _leaves(value.root, plain, path, is_declared)
     elif isinstance(plain, list) and isinstance(value, Iterable):
         for index, (one, below) in enumerate(zip(value, plain, strict=False)):
-            yield from _leaves(one, below, (*path, index))
+            yield from _leaves(one, below, (*path, index), is_declared)
+    elif isinstance(plain, dict) and isinstance(value, Mapping):
+        for one, (key, below) in zip(value.values(), plain.items(), strict=False):
+            yield from _leaves(one, below, (*path, key), is_declared)
     elif isinstance(plain, dict):
-        values = value.values() if isinstance(value, Mapping) else map(_members(value).get, plain)
-        for one, (key, below) in zip(values, plain.items(), strict=False):
-            yield from _leaves(one, below, (*path, key))
+        members, extra = _members(value), getattr(value, "__pydantic_extra__", None) or {}
+        for key, below in plain.items():
+            is_extra = key in extra
+            one = extra[key] if is_extra else members.get(key)
+            yield from _leaves(one, below, (*path, key), not is_extra)
     else:
-        yield value, plain, path
+        yield value, plain, path, is_declared
 
 
 def _revealed(value: Any, plain: Any) -> Any:

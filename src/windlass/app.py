@@ -15,6 +15,7 @@ from ._client.operator import Operator
 from ._client.published_types import KnownTypes, publish_types
 from ._client.sync.client import SyncClient
 from ._client.sync.operator import SyncOperator
+from ._client.tasks.unserved import name_store
 from ._encryption.encrypted_store import EncryptedStore
 from ._encryption.keys import Keyring
 from ._handler.hooks import ErrorHook
@@ -101,6 +102,7 @@ class App(AppDeclarations):
         self.keyring = given or encryption_keys()
         self.store = ObservedStore(self._store_of(store))
         self.store_name, self._store_given = store_name(store), store
+        name_store(self.store, self.store_name)
         super().__init__(TaskTypes())
         if retention is not None and not isinstance(retention, Retention):
             raise InvalidOption(f"retention must be a Retention, got {quoted(retention)}")
@@ -290,6 +292,7 @@ class App(AppDeclarations):
     def use_store(self, store: str | Store) -> Store:
         """Use another store from now on; returns the one used so far, which stays open. For tests."""
         self.store_name, self._store_given = store_name(store), store
+        name_store(self.store, self.store_name)
         self.client.types.forget()
         return self.store.swap(self._store_of(store))
 

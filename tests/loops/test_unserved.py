@@ -285,8 +285,8 @@ async def test_who_waits_without_a_timeout_is_told_that_no_worker_serves_the_que
     assert await asyncio.gather(*waits) == [3, 3, 3, 3, 3, None]
     told = [line.partition(": ")[2] for line in warnings(caplog)]
     assert told == [
-        "no live worker serves queue mail; `windlass worker APP` starts one",
-        "no live worker serves queue default; `windlass worker APP` starts one",
+        "no live worker serves queue mail (store memory://); `windlass worker APP` starts one",
+        "no live worker serves queue default (store memory://); `windlass worker APP` starts one",
     ]
 
 
@@ -312,9 +312,25 @@ async def test_who_enqueues_is_told_once_that_no_worker_serves_the_queue(
     told = "is enqueued, but no live worker serves queue"
     lines = [line for line in warnings(caplog) if told in line]
     assert [line.partition(told)[2] for line in lines] == [
-        f" {queue}; `windlass worker APP` starts one" for queue in ("mail", "other")
+        f" {queue} (store FaultyStore); `windlass worker APP` starts one" for queue in ("mail", "other")
     ]
     assert lines[0].startswith(f"task {first.id} ")
+
+
+async def test_the_store_is_named_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = App("sqlite:///windlass.db")
+
+    @app.task(name="add")
+    async def add() -> None: ...
+
+    await add.aenqueue()
+    await app.close()
+
+    (line,) = warnings(caplog)
+    assert f"no live worker serves queue default (store sqlite:///{tmp_path}/windlass.db); " in line
 
 
 async def test_an_enqueue_succeeds_though_nobody_knows_who_serves_the_queue(

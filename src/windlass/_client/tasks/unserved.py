@@ -32,7 +32,7 @@ async def why_unserved(store: Store, task: Task) -> str:
     if live.handles(task.queue, task.type):
         return ""
     lacks = f"has a handler for {task.type}" if live.serves(task.queue) else f"serves queue {task.queue}"
-    return f"no live worker {lacks}; `windlass worker APP` starts one"
+    return _text(store, lacks)
 
 
 async def tell_enqueuer(store: Store, batch: Sequence[NewTask]) -> None:
@@ -51,8 +51,22 @@ async def tell_enqueuer(store: Store, batch: Sequence[NewTask]) -> None:
             live = await hints.live_workers(store)
         for queue, task in first.items():
             if not live.serves(queue):
-                why = f"no live worker serves queue {queue}; `windlass worker APP` starts one"
+                why = _text(store, f"serves queue {queue}")
                 logger.warning("task %s is enqueued, but %s", task.id, why, extra={"task_id": task.id})
+
+
+def _text(store: Store, lacks: str) -> str:
+    """Return what no live worker does, where, and what to do.
+
+    Workers may be live in another store: the same relative SQLite URL is another file in another folder.
+    """
+    name = _hints_of(store).store_name
+    return f"no live worker {lacks}{f' (store {name})' if name else ''}; `windlass worker APP` starts one"
+
+
+def name_store(store: Store, name: str) -> None:
+    """Name a store in what is told of it, without passwords."""
+    _hints_of(store).store_name = name
 
 
 def _is_first(store: Store, batch: Sequence[NewTask]) -> bool:
@@ -107,6 +121,7 @@ class _Hints:
 
     def __init__(self) -> None:
         self._told: set[str] = set()
+        self.store_name = ""
         self.enqueued: set[str] = set()  # queues that were enqueued into
         self._live = LiveWorkers(())
         self._live_until = 0.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 from uuid import UUID
 
 import attrs
@@ -610,6 +610,8 @@ def raises_anything(value: Any) -> Any:
     ("hint", "value", "why"),
     [
         (int, "s3cret", "returned a str, which does not fit its annotation int: Expected `int`, got `str`; "),
+        (None, 3, "returned an int, which does not fit its annotation None: Expected `null`, got `int`; "),
+        (type(None), ["s3cret"], "returned a list, which does not fit its annotation None: Expected `null`"),
         (int, None, "returned None, which does not fit its annotation int: Expected `int`, got `null`; "),
         (
             list[int],
@@ -654,7 +656,8 @@ async def test_a_result_that_fits_or_is_not_annotated_is_not_named(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     results: dict[str, tuple[Any, Any]] = {
-        "none": (None, 3),
+        "none": (None, None),
+        "never": (NoReturn, 3),
         "any": (Any, {1, 2}),
         "optional": (int | None, None),
         "model": (Receipt, Receipt(total=Decimal(2))),
@@ -669,7 +672,7 @@ async def test_a_result_that_fits_or_is_not_annotated_is_not_named(
         await app.task(name=name)(give).aenqueue()
     await drained(app)
 
-    assert [one.state for one in [task async for task in app.operator.every()]] == [State.COMPLETED] * 5
+    assert [one.state for one in [task async for task in app.operator.every()]] == [State.COMPLETED] * 6
     assert not [one for one in caplog.records if "does not fit" in one.getMessage()]
 
 

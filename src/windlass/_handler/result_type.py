@@ -16,19 +16,20 @@ from .context import running
 
 logger = logging.getLogger("windlass.worker")
 
-_NOTHING = (None, type(None), Never, NoReturn)  # annotations of handlers that return nothing
+_NEVER = (Never, NoReturn)  # annotations of handlers that always raise
 
 
 class ResultType:
     """The declared type of a result: how to encode results, and to decode them as declared."""
 
     def __init__(self, hint: Any, what: str) -> None:
-        hint = Any if hint in _NOTHING else hint
+        hint = Any if hint in _NEVER else hint
+        self._is_none = hint in (None, type(None))
         self._codec = pydantic_codec(hint, "", what) if needs_pydantic(hint) else None
         self._encode: Encoder | None
         kind, self._encode = checked(hint, what) if self._codec is None else (Raw, self._codec.encode)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
-        self._annotation = shown(hint)
+        self._annotation = "None" if self._is_none else shown(hint)
         self._is_checked = hint is not Any
 
     @property
@@ -46,7 +47,7 @@ class ResultType:
     def encode(self, value: Any) -> bytes | None:
         """Encode what a handler returned as JSON; None stays None. Raises Fatal if it is not JSON."""
         if value is None:
-            if self._is_checked:
+            if self._is_checked and not self._is_none:
                 self._check(value, b"null")
             return None
         try:

@@ -62,9 +62,14 @@ class PydanticCodec:
         with suppress(ValueError):  # of serializers of the models: their values do not come from Python
             self._check(value, self._dumped(value, exclude_unset=True))
 
-    def _dumped(self, value: Any, **options: bool) -> Any:
+    def _dumped(self, value: Any, *, exclude_unset: bool = False) -> Any:
         return self._adapter.dump_python(
-            value, mode="json", by_alias=True, round_trip=True, warnings=False, **options
+            value,
+            mode="json",
+            by_alias=True,
+            round_trip=True,
+            warnings=False,
+            exclude_unset=exclude_unset,
         )
 
     def _check(self, value: Any, plain: Any) -> None:

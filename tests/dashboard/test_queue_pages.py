@@ -8,6 +8,7 @@ from tests.dashboard.browser import Run
 from tests.dashboard.visitor import Visitor, words
 from windlass import App
 from windlass._dashboard import view
+from windlass._dashboard.screens.queues import MAX_TYPES
 from windlass._ids import new_id
 from windlass._model.record import HistoryBucket, HistorySeries
 from windlass._model.schedule import Schedule
@@ -176,3 +177,13 @@ def test_the_overview_of_many_queues_shows_few_troubles(app: App, run: Run, visi
     assert page.index("No keeper runs") < page.index("No worker serves queue")
     assert page.count("No worker serves queue") == 9
     assert "and 6 more" in page
+
+
+def test_the_page_of_a_queue_shows_few_of_many_types(app: App, run: Run, visitor: Visitor) -> None:
+    for number in range(MAX_TYPES + 2):
+        run(app.client.send(f"kind.{number:03}", {}, queue="mail"))
+    page = visitor.get("queues/mail")
+
+    assert page.count('id="type-') == MAX_TYPES
+    assert "and 2 more types" in page
+    assert page.index("kind.000") < page.index("kind.050") < page.index("kind.099")

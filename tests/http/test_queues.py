@@ -449,6 +449,65 @@ async def test_queues_are_found_by_a_part_of_their_name_and_the_worst_first(seve
         problem(await several("GET", f"/queues?{wrong}"), 422, "invalid-request")
 
 
+TYPES = {"b": 1, "B": 3, "c/1": 2, "c/2": 5}
+
+
+@pytest.fixture
+async def several_types(api_of: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """The API of a store with some types in a queue, listed as if there were very many."""
+    monkeypatch.setattr("windlass._http.web.off_loop.SMALL", 0)
+    monkeypatch.setattr("windlass._documents.queues._MANY", 0)
+    tasks = [{"type": name, "queue": "mail"} for name, number in TYPES.items() for _ in range(number)]
+    tasks.append({"type": "a", "queue": "mail", "delay": 60})
+    await api_of.good("POST", "/tasks/batch", {"tasks": tasks})
+    await api_of.enqueue(type="other", queue="other")
+    return api_of
+
+
+async def test_types_of_a_queue_come_in_pages_by_name(several_types: Api) -> None:
+    found: list[str] = []
+    cursor, pages = "", 0
+    while pages < 10:
+        page = await several_types.good("GET", at("mail", f"/types?limit=2&cursor={quote(cursor, safe='')}"))
+        found += [one["type"] for one in page["items"]]
+        assert page["number"] == 5
+        pages += 1
+        if page["cursor"] is None:
+            break
+        cursor = page["cursor"]
+
+    assert (found, pages) == (sorted([*TYPES, "a"]), 3)
+    assert (await several_types.good("GET", at("mail", "/types?cursor=zzz")))["items"] == []
+    whole = await several_types.good("GET", at("mail"))
+    assert whole["counts"] == {**EMPTY, "ready": sum(TYPES.values()), "scheduled": 1}
+    assert await several_types.good("GET", at("mail")) == whole
+
+
+async def test_a_page_of_types_has_100_unless_more_are_asked_for(api_of: Api) -> None:
+    names = [f"t{number:03}" for number in range(150)]
+    await api_of.good("POST", "/tasks/batch", {"tasks": [{"type": name, "queue": "mail"} for name in names]})
+
+    page = await api_of.good("GET", at("mail", "/types"))
+
+    assert [one["type"] for one in page["items"]] == names[:100]
+    assert (page["number"], page["cursor"]) == (150, names[99])
+    assert len((await api_of.good("GET", at("mail", "/types?limit=1000")))["items"]) == 150
+
+
+async def test_types_are_found_by_a_part_of_their_name_and_the_worst_first(several_types: Api) -> None:
+    async def listed(query: str) -> tuple[list[str], int, str | None]:
+        page = await several_types.good("GET", at("mail", f"/types?{query}"))
+        return [one["type"] for one in page["items"]], page["number"], page["cursor"]
+
+    assert await listed("name=C%2F") == (["c/1", "c/2"], 2, None)
+    assert await listed("name=b&limit=1") == (["B"], 2, "B")
+    assert await listed("order=ready&limit=3") == (["c/2", "B", "c/1"], 5, None)
+    assert (await listed("order=oldest"))[0][-1] == "a"
+    assert (await listed("order=dead"))[0] == sorted([*TYPES, "a"])
+    for wrong in ("order=worst", "limit=0", "limit=1001", "x=1"):
+        problem(await several_types("GET", at("mail", f"/types?{wrong}")), 422, "invalid-request")
+
+
 async def test_the_overview_has_the_worst_of_very_many_queues_and_counts_all(
     several: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

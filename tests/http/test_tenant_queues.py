@@ -1,4 +1,4 @@
-"""How many queues a tenant may use, if its key is bound to it."""
+"""How many queues and task types a tenant may use, if its key is bound to it."""
 
 from typing import Any
 
@@ -23,9 +23,9 @@ MOST = 3
 def bounded(
     http: httpx2.AsyncClient, api: ApiServer, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> Api:
-    """A server with few queues for each tenant, which knows keys as soon as they are made."""
+    """A server with few queues and types for each tenant, which knows keys as soon as they are made."""
     monkeypatch.setattr(auth, "FRESH_FOR", 0.0)
-    return Api(http, api.serve(store, limits=LoadLimits(queues_per_tenant=MOST)))
+    return Api(http, api.serve(store, limits=LoadLimits(queues_per_tenant=MOST, types_per_tenant=MOST)))
 
 
 async def key(keys: Keys, **bounds: Any) -> str:
@@ -103,3 +103,34 @@ async def test_what_was_stored_before_a_restart_counts_once_there_is_too_much(
     problem(await own("POST", "/tasks/batch", batch), 507, "quota-exceeded")
     problem(await own("POST", "/tasks", {"type": "t", "queue": "new0"}), 507, "quota-exceeded")
     await own.enqueue(queue="q1")
+
+
+async def types(store: MemoryStore) -> set[str]:
+    return {task.type for task in (await store.find(Filter(), Page(limit=1_000))).items}
+
+
+@pytest.mark.parametrize("bounds", [{}, {"queues": ["q"]}], ids=["tenant", "tenant-and-queue"])
+async def test_a_tenant_enqueues_so_many_types(
+    bounded: Api, keys: Keys, store: MemoryStore, bounds: dict[str, Any]
+) -> None:
+    own = bounded.by(await key(keys, tenant="acme", **bounds))
+    for number in range(MOST):
+        await own.enqueue(queue="q", type=f"t{number}")
+
+    more, known = {"type": "more", "queue": "q"}, {"type": "t0", "queue": "q"}
+    for path, body in (
+        ("/tasks", more),
+        ("/tasks", {**known, "next": [{**known, "next": [more]}]}),
+        ("/tasks/batch", {"tasks": [known, more]}),
+        ("/tasks/batch", {"tasks": [known], "then": more}),
+    ):
+        refused = await own("POST", path, body)
+        detail = problem(refused, 507, "quota-exceeded")["detail"]
+        assert "has tasks of 3 types" in detail
+        assert "--max-types-per-tenant" in detail
+
+    assert await types(store) == {"t0", "t1", "t2"}
+    await own.enqueue(queue="q", type="t1", next=[{"type": "t2", "queue": "q"}])
+    unbound = bounded.by(await key(keys))
+    for number in range(2 * MOST):
+        await unbound.enqueue(type=f"other{number}", tenant="acme")

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -20,6 +20,9 @@ from .fields import Instant, Seconds, build_document
 
 MAX_QUEUES = 1_000
 """Queues in the document of an overview."""
+
+_MANY = 64
+"""Depths of a queue from which its total is kept with the overview."""
 
 StateCounts: TypeAlias = dict[Literal["waiting", "scheduled", "ready", "running", "dead"], int]
 
@@ -125,9 +128,14 @@ class QueueTypeDocument(Struct, kw_only=True):
 
 
 class QueueTypes(Struct, kw_only=True):
-    """The types of the tasks in a queue, by name."""
+    """Types of the tasks in a queue; `number` is how many match.
+
+    `cursor` leads to the next page, and is null on the last one and if the worst come first.
+    """
 
     items: list[QueueTypeDocument]
+    number: int
+    cursor: str | None
 
 
 class QueueTenantDocument(Struct, kw_only=True):
@@ -168,12 +176,20 @@ class QueueOrder(StrEnum):
 
 
 class QueueSearch(Struct, frozen=True, kw_only=True):
-    """Which queues to list: those whose name contains `name`, after the one named `cursor`."""
+    """Which queues, or types of a queue, to list: those whose name contains `name`, after `cursor`."""
 
     name: str = ""
     order: QueueOrder = QueueOrder.NAME
     limit: int = 100
     cursor: str = ""
+
+
+class _Totals(Struct, frozen=True, kw_only=True):
+    """The tasks of a queue in total, as QueueDocument has them."""
+
+    counts: StateCounts
+    exact: bool
+    oldest_ready: float
 
 
 class QueueView(Struct, frozen=True, kw_only=True):
@@ -200,15 +216,15 @@ class QueueView(Struct, frozen=True, kw_only=True):
     def document(self, name: str) -> QueueDocument:
         """Build the document of a queue."""
         seen, own = self.overview, self.settings.get(name)
-        depths, capacity = seen.by_queue.get(name, ()), seen.capacity(name)
+        total, capacity = self._total(name), seen.capacity(name)
         settings = settings_document(own or QueueSettings(name=name)) if self.with_settings else None
         return QueueDocument(
             queue=name,
             paused=own is not None and own.paused,
             closed_until=closed_until(own, seen.at),
-            counts=_counts(depths),
-            exact=all(depth.exact for depth in depths),
-            oldest_ready=seen.oldest_ready_of(name),
+            counts=total.counts.copy(),
+            exact=total.exact,
+            oldest_ready=total.oldest_ready,
             workers=capacity.workers if self.with_workers else None,
             slots=capacity.slots if self.with_workers else None,
             busy=capacity.busy if self.with_workers else None,
@@ -218,16 +234,7 @@ class QueueView(Struct, frozen=True, kw_only=True):
 
     def search(self, wanted: QueueSearch) -> QueueList:
         """Build the documents of a page of queues."""
-        names = self.names()
-        if text := wanted.name.casefold():
-            names = [name for name in names if text in name.casefold()]
-        number, cursor = len(names), None
-        if wanted.order is QueueOrder.NAME:
-            start = bisect_right(names, wanted.cursor) if wanted.cursor else 0
-            chosen = names[start : start + wanted.limit]
-            cursor = chosen[-1] if start + wanted.limit < number else None
-        else:
-            chosen = nsmallest(wanted.limit, names, partial(self._urgency, wanted.order))
+        chosen, number, cursor = _page(self.names(), wanted, partial(self._urgency, wanted.order))
         return QueueList(items=[self.document(name) for name in chosen], number=number, cursor=cursor)
 
     def overview_document(self) -> OverviewDocument:
@@ -251,36 +258,104 @@ class QueueView(Struct, frozen=True, kw_only=True):
         )
 
     def _urgency(self, order: QueueOrder, name: str) -> tuple[float, str]:
-        if order is QueueOrder.OLDEST:
-            return -self.overview.oldest_ready_of(name), name
-        depths = self.overview.by_queue.get(name, ())
-        return -sum(depth.number for depth in depths if depth.state == order.value), name
+        total = self._total(name)
+        return _badness(order, total.counts, total.oldest_ready), name
+
+    def _total(self, name: str) -> _Totals:
+        """Add up the tasks of a queue; with many types, once for all that ask."""
+        seen = self.overview
+        depths, made = seen.by_queue.get(name, ()), seen.documents.get(("total", name))
+        if made is not None:
+            total: _Totals = made
+            return total
+        total = _Totals(
+            counts=_counts(depths),
+            exact=all(depth.exact for depth in depths),
+            oldest_ready=_oldest_ready(depths, seen.at),
+        )
+        if len(depths) > _MANY:
+            seen.documents["total", name] = total
+        return total
+
+
+class QueueTypeView(Struct, frozen=True, kw_only=True):
+    """What can be seen of the types of a queue in an overview."""
+
+    overview: Overview
+    queue: str
+    with_workers: bool = True
+
+    def search(self, wanted: QueueSearch) -> QueueTypes:
+        """Build the documents of a page of types."""
+        chosen, number, cursor = _page(self._names(wanted.order), wanted)
+        is_served = self.with_workers and self.overview.live.serves(self.queue)
+        items = [self._document(name, is_served=is_served) for name in chosen]
+        return QueueTypes(items=items, number=number, cursor=cursor)
+
+    def _document(self, name: str, *, is_served: bool) -> QueueTypeDocument:
+        depths = self._depths()[name]
+        return QueueTypeDocument(
+            type=name,
+            counts=_counts(depths),
+            exact=all(depth.exact for depth in depths),
+            oldest_ready=_oldest_ready(depths, self.overview.at),
+            handled=self.overview.live.handles(self.queue, name) if is_served else None,
+        )
+
+    def _depths(self) -> Mapping[str, Sequence[Depth]]:
+        """Return the depths of each type; made once for all that ask."""
+        made: dict[str, list[Depth]] | None = self.overview.documents.get(("types", self.queue))
+        if made is None:
+            made = {}
+            for depth in self.overview.by_queue.get(self.queue, ()):
+                made.setdefault(depth.type, []).append(depth)
+            self.overview.documents["types", self.queue] = made
+        return made
+
+    def _names(self, order: QueueOrder) -> Sequence[str]:
+        """Return the names of all types in this order; made once for all that ask."""
+        made: list[str] | None = self.overview.documents.get(("types", self.queue, order))
+        if made is None:
+            made = sorted(self._depths(), key=partial(self._urgency, order))
+            self.overview.documents["types", self.queue, order] = made
+        return made
+
+    def _urgency(self, order: QueueOrder, name: str) -> tuple[float, str]:
+        if order is QueueOrder.NAME:
+            return 0, name
+        depths = self._depths()[name]
+        return _badness(order, _counts(depths), _oldest_ready(depths, self.overview.at)), name
+
+
+def _page(
+    names: Sequence[str], wanted: QueueSearch, urgency: Callable[[str], tuple[float, str]] | None = None
+) -> tuple[Sequence[str], int, str | None]:
+    """Return the names of a page, the number of all that match, and the cursor of the next page.
+
+    In another order than by name they are sorted by `urgency`, or have this order already if it is None.
+    """
+    if text := wanted.name.casefold():
+        names = [name for name in names if text in name.casefold()]
+    number = len(names)
+    if wanted.order is not QueueOrder.NAME:
+        worst = names[: wanted.limit] if urgency is None else nsmallest(wanted.limit, names, urgency)
+        return worst, number, None
+    start = bisect_right(names, wanted.cursor) if wanted.cursor else 0
+    chosen = names[start : start + wanted.limit]
+    return chosen, number, chosen[-1] if start + wanted.limit < number else None
+
+
+def _badness(order: QueueOrder, counts: StateCounts, oldest_ready: float) -> float:
+    """Return a number that is smaller the worse these counts are in an order."""
+    if order is QueueOrder.NAME:
+        return 0
+    return -oldest_ready if order is QueueOrder.OLDEST else -counts[order.value]
 
 
 def queue_documents(overview: Overview, settings: Iterable[QueueSettings]) -> list[QueueDocument]:
     """Build the documents of all queues, by name."""
     view = QueueView(overview=overview, settings={one.name: one for one in settings})
     return [view.document(name) for name in view.names()]
-
-
-def queue_types(overview: Overview, queue: str, *, with_workers: bool = True) -> QueueTypes:
-    """Build the document of the types of the tasks in a queue."""
-    by_type: dict[str, list[Depth]] = defaultdict(list)
-    for depth in overview.by_queue.get(queue, ()):
-        by_type[depth.type].append(depth)
-    is_served = with_workers and overview.live.serves(queue)
-    return QueueTypes(
-        items=[
-            QueueTypeDocument(
-                type=name,
-                counts=_counts(depths),
-                exact=all(depth.exact for depth in depths),
-                oldest_ready=_oldest_ready(depths, overview.at),
-                handled=overview.live.handles(queue, name) if is_served else None,
-            )
-            for name, depths in sorted(by_type.items())
-        ]
-    )
 
 
 def queue_tenants(tenants: TenantDepths, settings: QueueSettings | None, limit: int) -> QueueTenants:

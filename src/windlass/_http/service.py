@@ -67,7 +67,8 @@ class Service:
         self.authenticator = authenticator
         self.operations = operations  # for the OpenAPI document
         self.load = Load(limits)
-        self.tenant_queues = TenantQueues(app.store, self.load.limits.queues_per_tenant)
+        queues, types = self.load.limits.queues_per_tenant, self.load.limits.types_per_tenant
+        self.tenant_queues = TenantQueues(app.store, queues, types)
         self.pages = PageReader()
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)

@@ -74,6 +74,14 @@ http_options = stacked(
         metavar="N",
         help="Keys bound to a tenant enqueue into at most N queues of it",
     ),
+    click.option(
+        "--max-types-per-tenant",
+        type=click.IntRange(1, 1_000_000),
+        default=10_000,
+        show_default=True,
+        metavar="N",
+        help="Keys bound to a tenant enqueue tasks of at most N types for it",
+    ),
 )
 """The options of a command that listens for HTTP. Those named --max-… are passed on to the server."""
 

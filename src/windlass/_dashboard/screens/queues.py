@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from ..._documents.queues import QueueDocument, QueueOrder, QueueTypeDocument
+from ..._documents.queues import QueueDocument, QueueOrder, QueueTypes
 from ..._documents.workers import WorkerDocument
 from ..._http.resources.history import get_history, list_type_history
 from ..._http.resources.limits import list_limits
@@ -36,6 +36,9 @@ queues = Pages()
 
 MAX_ROWS = 200
 """Queues on the page; with more, people search for one by name."""
+
+MAX_TYPES = 100
+"""Task types on the page of a queue; of more, the ones whose tasks have been ready for longest."""
 
 RECENT = 2
 """Parts of the last hour, of 2.5 minutes each, that tell how many tasks complete in a minute now."""
@@ -70,21 +73,23 @@ async def show_queues(view: View) -> Mapping[str, Any]:
 async def show_queue(view: View) -> Mapping[str, Any]:
     """Show one queue."""
     name = view.path("queue")
+    worst = {"order": QueueOrder.OLDEST, "limit": MAX_TYPES}
     queue, found = await asyncio.gather(
-        view.call(get_queue, queue=name), view.call(list_queue_types, queue=name)
+        view.call(get_queue, queue=name), view.call(list_queue_types, query=worst, queue=name)
     )
-    types = found.items
+    types = sorted(found.items, key=lambda one: one.type)
     tenants, history, workers, limits = await asyncio.gather(
         view.soon(view.call(list_queue_tenants, queue=name)),
         _history(view, name),
         _workers(view, name),
-        _limits(view, queue, types),
+        _limits(view, queue, found),
     )
     return {
         "queue": queue,
         "is_unserved": is_unserved(queue),
         "is_unused": not any(queue.counts.values()) and queue.workers == 0,
         "types": types,
+        "more_types": found.number - len(types),
         "tenants": tenants,
         "history": history,
         "workers": workers,
@@ -193,13 +198,17 @@ async def _workers(view: View, queue: str) -> list[WorkerDocument] | None:
     ]
 
 
-async def _limits(view: View, queue: QueueDocument, types: list[QueueTypeDocument]) -> list[LimitRow] | None:
-    """Return the limits on tasks that this queue may have; None: the caller may not see them."""
+async def _limits(view: View, queue: QueueDocument, types: QueueTypes) -> list[LimitRow] | None:
+    """Return the limits on tasks that this queue may have; None: the caller may not see them.
+
+    Those on any type are among them if the queue has more types than are known.
+    """
     if not view.may_call(list_limits):
         return None
-    names = {one.type for one in types}
+    names = {one.type for one in types.items}
+    is_whole = types.number == len(names)
     return [
         limit_row(limit)
         for limit in (await view.call(list_limits)).items
-        if limit.queue in (None, queue.queue) and (limit.type is None or limit.type in names)
+        if limit.queue in (None, queue.queue) and (limit.type is None or limit.type in names or not is_whole)
     ]

@@ -13,10 +13,10 @@ from ..._documents.queues import (
     QueueSearch,
     QueueTenants,
     QueueTypes,
+    QueueTypeView,
     QueueView,
     RetentionDocument,
     queue_tenants,
-    queue_types,
 )
 from ..._model.filter import Filter
 from ..._model.key import Scope
@@ -75,13 +75,20 @@ class QueuesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cursor: Cursor | None = None
 
 
+class TypesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The types to list: those whose names contain `name`. In another order than by name: the worst only."""
+
+    name: Annotated[str, Meta(max_length=MAX_NAME)] = ""
+    order: QueueOrder = QueueOrder.NAME
+    limit: Annotated[int, Meta(ge=1, le=MAX_QUEUES)] = 100
+    cursor: Cursor | None = None
+
+
 @queues("GET", "/queues", Scope.READ, bound=True)
 async def list_queues(request: ApiRequest[QueuesQuery, None]) -> QueueList:
     """List queues, with the number of tasks in each state."""
-    query = request.query
-    wanted = QueueSearch(name=query.name, order=query.order, limit=query.limit, cursor=query.cursor or "")
     view = await queue_view(request)
-    return await off_loop(QUEUE_BYTES * len(view.overview.depths), view.search, wanted)
+    return await off_loop(QUEUE_BYTES * len(view.overview.depths), view.search, _search(request.query))
 
 
 @queues("GET", "/queues/{queue}", Scope.READ, bound=True)
@@ -90,15 +97,19 @@ async def get_queue(request: AnyRequest) -> QueueDocument:
     queue = request.path("queue")
     view = await queue_view(request)
     if view.has(queue):
-        return view.document(queue)
+        depths = view.overview.by_queue.get(queue, ())
+        return await off_loop(QUEUE_BYTES * len(depths), view.document, queue)
     raise NotFound(f"there is no queue {queue[:200]!r}: no task, setting, worker or task type names it")
 
 
 @queues("GET", "/queues/{queue}/types", Scope.READ, bound=True)
-async def list_queue_types(request: AnyRequest) -> QueueTypes:
-    """List the types of the tasks in a queue, with the number in each state."""
+async def list_queue_types(request: ApiRequest[TypesQuery, None]) -> QueueTypes:
+    """List types of the tasks in a queue, with the number in each state."""
     queue = (await get_queue(request)).queue
-    return queue_types(await visible_overview(request), queue, with_workers=not request.caller.is_bound)
+    overview = await visible_overview(request)
+    view = QueueTypeView(overview=overview, queue=queue, with_workers=not request.caller.is_bound)
+    size = QUEUE_BYTES * len(overview.by_queue.get(queue, ()))
+    return await off_loop(size, view.search, _search(request.query))
 
 
 @queues("GET", "/queues/{queue}/tenants", Scope.READ, bound=True)
@@ -143,6 +154,10 @@ async def remove_queue(request: ApiRequest[ReasonQuery, None]) -> None:
     """Remove the settings of a queue without tasks and workers, so that it is no longer listed."""
     await request.operator(request.query.why).remove_queue(_controlled_queue(request))
     request.service.overviews.forget()
+
+
+def _search(query: QueuesQuery | TypesQuery) -> QueueSearch:
+    return QueueSearch(name=query.name, order=query.order, limit=query.limit, cursor=query.cursor or "")
 
 
 def _controlled_queue(request: AnyRequest) -> str:

@@ -89,6 +89,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     max_connections_per_address: int | None = None
     max_streams_per_key: int | None = None
     max_queues_per_tenant: int = LoadLimits().queues_per_tenant
+    max_types_per_tenant: int = LoadLimits().types_per_tenant
 
 
 DEFAULT_LIMITS = ServerLimits()
@@ -114,7 +115,12 @@ class Server:
             total=limits.max_connections, per_address=limits.max_connections_per_address
         )
         among = Connections(affordable(wanted), map(str.encode, URGENT_PATHS), return_memory=return_memory)
-        load = load_limits(among.limits.total, limits.max_streams_per_key, limits.max_queues_per_tenant)
+        load = load_limits(
+            among.limits.total,
+            limits.max_streams_per_key,
+            limits.max_queues_per_tenant,
+            limits.max_types_per_tenant,
+        )
         served = Api(app, limits=load, **options)
         self._app = app
         self._keeper = keeper

@@ -22,19 +22,22 @@ SMALL_BODY = 64 << 10
 class LoadLimits(Struct, frozen=True, kw_only=True):
     """How many requests and streams (long polls included) may be in progress: for one key, and in all.
 
-    `queues_per_tenant`: queues into which keys that are bound to a tenant may enqueue its tasks.
+    `queues_per_tenant`: queues into which keys that are bound to a tenant may enqueue its tasks;
+    `types_per_tenant`: types that these tasks may have.
     """
 
     requests_per_key: int = 500
     streams_per_key: int = 250
     streams: int = 750
     queues_per_tenant: int = 10_000
+    types_per_tenant: int = 10_000
 
 
 def load_limits(
     connections: int,
     streams_per_key: int | None = None,
     queues_per_tenant: int = LoadLimits().queues_per_tenant,
+    types_per_tenant: int = LoadLimits().types_per_tenant,
 ) -> LoadLimits:
     """Return the limits of a server with this many connections: a key may use half of them for requests.
 
@@ -45,6 +48,7 @@ def load_limits(
         streams_per_key=max(connections // 4, 1) if streams_per_key is None else streams_per_key,
         streams=max(connections * 3 // 4, 1),
         queues_per_tenant=queues_per_tenant,
+        types_per_tenant=types_per_tenant,
     )
 
 

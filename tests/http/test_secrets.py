@@ -18,6 +18,7 @@ from windlass._model.key import Scope
 from windlass._model.options import DeclaredType, Defaults
 from windlass._model.record import Audit
 from windlass._model.schedule import Schedule
+from windlass._model.state import State
 from windlass._store.json_codec import encode
 from windlass._stores import open_store
 from windlass._stores.memory import MemoryStore
@@ -312,6 +313,86 @@ async def test_an_operator_changes_a_schedule_around_what_it_keeps(world: World)
 
     assert (await operator.good("GET", "/schedules/s"))["payload"] == {"card": "none"}
     assert SECRET.encode() not in (await stored_schedule(world)).payload
+
+
+SHOWN = {"n": 1, "card": "[secret]"}
+ESCAPED = msgspec.Raw(b'{"text": "\\u005bsecret]"}')
+NEW: tuple[Any, ...] = (SHOWN, {"text": "pay with [secret]"}, {"[secret]": 1}, ESCAPED)
+
+
+@pytest.mark.parametrize("payload", NEW)
+async def test_a_mask_is_not_taken_for_a_value_of_a_new_schedule(payload: Any, world: World) -> None:
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+    await operator.good("PUT", "/schedules/plain", {**PAYING, "payload": {}, "secret": []})
+    records = await operator.good("POST", "/store/records", {"kind": "schedule", "page": {}})
+    (record,) = records["items"]
+
+    for name in ("new", "plain"):
+        body = msgspec.json.encode({**PAYING, "payload": payload})
+        problem(await operator("PUT", f"/schedules/{name}", body), 422, "invalid-option")
+        changed = msgspec.Raw(msgspec.json.encode({**record, "name": name, "payload": payload}))
+        put = msgspec.json.encode({"kind": "schedule", "record": changed})
+        problem(await operator("POST", "/store/put", put), 422, "invalid-option")
+
+    assert [one["name"] for one in (await operator.good("GET", "/schedules"))["items"]] == ["plain"]
+    assert msgspec.json.decode((await stored_schedule(world)).payload) == {}
+
+
+async def test_a_mask_that_is_stored_as_text_stays(world: World) -> None:
+    await world.store.put(Schedule(name="s", type="t", cron="* * * * *", payload=b'{"text":"a [secret]"}'))
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+
+    await operator.good("PATCH", "/schedules/s", {"queue": "q"})
+
+    assert (await operator.good("GET", "/schedules/s"))["payload"] == {"text": "a [secret]"}
+
+
+async def replays(api: Api, task_id: str, payload: Any) -> tuple[httpx2.Response, httpx2.Response]:
+    """Replay a task with another payload in both ways of HTTP."""
+    action = {"kind": "replay", "by": {"who": "x"}, "payload": msgspec.Raw(msgspec.json.encode(payload))}
+    body = {"action": action, "where": {"ids": [task_id]}, "limit": 1}
+    rest = await api("POST", f"/tasks/{task_id}/replay", msgspec.json.encode({"payload": payload}))
+    return rest, await api("POST", "/store/apply", msgspec.json.encode(body))
+
+
+async def test_a_replay_with_the_payload_as_it_is_shown_keeps_the_stored_one(
+    world: World, failed: str
+) -> None:
+    await world.declare("card")
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+    shown = (await operator.good("GET", f"/tasks/{failed}"))["payload"]
+    assert "[secret]" in msgspec.json.encode(shown).decode()
+    (before,) = (await world.store.find(Filter(ids=(failed,)), Page(limit=1))).items
+
+    for response in await replays(operator, failed, {**shown, "more": 2}):
+        problem(response, 422, "invalid-option")
+    assert (await world.store.find(Filter(ids=(failed,)), Page(limit=1))).items == (before,)
+    rest, _ = await replays(operator, failed, shown)
+
+    assert rest.status_code == 200
+    (after,) = (await world.store.find(Filter(ids=(failed,)), Page(limit=1))).items
+    assert (after.state, after.payload) == (State.READY, before.payload)
+
+
+async def test_a_replay_over_the_store_protocol_keeps_the_payload_that_is_shown(
+    world: World, failed: str
+) -> None:
+    await world.declare("card")
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+    found = await operator.good("POST", "/store/find", {"where": {}, "page": {"limit": 1}})
+    (shown,) = found["items"]
+    (before,) = (await world.store.find(Filter(ids=(failed,)), Page(limit=1))).items
+    action = {"kind": "replay", "by": {"who": "x"}, "payload": shown["payload"], "fingerprint": "f"}
+
+    body = {"action": action, "where": {"ids": [failed]}, "limit": 1}
+    await operator.good("POST", "/store/apply", body)
+
+    (after,) = (await world.store.find(Filter(ids=(failed,)), Page(limit=1))).items
+    assert (after.state, after.payload, after.fingerprint) == (
+        State.READY,
+        before.payload,
+        before.fingerprint,
+    )
 
 
 @pytest.mark.parametrize("declared", [(), ("card",)])

@@ -34,7 +34,7 @@ from .._policy.input.options import parse_choice
 from .._policy.input.quote import quoted, suggestion
 from .._policy.order.queue_options import QueueChanges
 from .._policy.secrets.encrypted import refuse_marked
-from .._policy.secrets.shown import masked_attempt, task_mask
+from .._policy.secrets.shown import edited_payload, masked_attempt, task_mask
 from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused
 from .alerts import Alerts
@@ -240,18 +240,18 @@ class Operator:
 
         `where`: [default: all dead tasks]; cancelled ones only by their `ids`, or if its `states` name them.
         `by` is for the audit log. `payload`: replaces that of a single task, as a mapping or as JSON; `where`
-        must name its id. `per_second`: at this rate; `spread`: evenly over this duration [default: all at
-        once]. The tasks are then scheduled one after another, while their queues are open, and become ready
-        whatever becomes of this program. `limit`: at most this many [default: all]. Returns how many were
-        replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as far as this
-        app declares the type; Refused at a pace into a paused queue.
+        must name its id. If it is the stored one as it is shown, with masks, the stored one stays; another
+        one with masks is refused. `per_second`: at this rate; `spread`: evenly over this duration [default:
+        all at once]. The tasks are then scheduled one after another, while their queues are open, and become
+        ready whatever becomes of this program. `limit`: at most this many [default: all]. Returns how many
+        were replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as far as
+        this app declares the type; Refused at a pace into a paused queue.
         """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload needs exactly one task id in the filter")
         action = Replay(by=by)
         if payload is not None and where.ids is not None:
-            edited, fingerprint = await self._edited(where.ids[0], payload)
-            action = replace(action, payload=edited, fingerprint=fingerprint)
+            action = await self._edited(action, where.ids[0], payload)
         return await replay_in_batches(self._store, action, where, limit, Pace(per_second, spread))
 
     async def discard(self, where: Filter, *, by: By, limit: int | None = None) -> int:
@@ -385,14 +385,18 @@ class Operator:
 
     # -- helpers -----------------------------------------------------------------------------------------
 
-    async def _edited(self, task_id: TaskId, new: Mapping[str, Any] | bytes) -> tuple[bytes, str | None]:
-        """Check the new payload of a task, as an enqueue would; also return the fingerprint that it gives."""
+    async def _edited(self, action: Replay, task_id: TaskId, new: Mapping[str, Any] | bytes) -> Replay:
+        """Return the replay with a new payload of the task, checked as by an enqueue, and its fingerprint."""
         found = (await self.find(Filter(ids=(task_id,)), Page(limit=1))).items
+        read = await checked_aside(new, None)
         if not found:
-            return await checked_aside(new, None), None
+            return replace(action, payload=read)
         (task,) = found
+        if edited_payload(read, task) is None:
+            return action
         result_into = task.result_into if task.after else None  # its results are added when it runs
         edited = await checked_aside(new, self._types.declared.find(task.type), result_into)
         refuse_marked(edited)
         self._types.check_keys(task)
-        return edited, fingerprint_like(task.fingerprint, task.type, edited, task.priority, task.tenant)
+        fingerprint = fingerprint_like(task.fingerprint, task.type, edited, task.priority, task.tenant)
+        return replace(action, payload=edited, fingerprint=fingerprint)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from .._client.limits import masked_usages
 from .._model.alert import Alert
-from .._model.filter import By, Filter, Page, Reveal, Slice, page_of
+from .._model.filter import MAX_PAGE, By, Filter, Page, Replay, Reveal, Slice, page_of
 from .._model.key import Scope
 from .._model.limit import Usage
 from .._model.options import DeclaredType
@@ -20,6 +20,7 @@ from .._model.task import NewTask, TaskId
 from .._model.verdict import Bury, Complete
 from .._policy.input.quote import quoted
 from .._policy.secrets.shown import (
+    edited_payload,
     masked_alert,
     masked_schedule,
     masked_task,
@@ -115,11 +116,16 @@ def _masked(service: Service, record: Alert | Schedule) -> Alert | Schedule:
 
 
 async def with_stored_secrets(service: Service, caller: Caller, message: Any) -> Any:
-    """Return a request to put a record with the stored secrets where it has the masks that its sender saw.
+    """Return a request with what is stored where it has the masks that its sender saw.
 
-    Raises 403 for a change, also of a task type, after which more could be seen without `reveal` or `work`.
+    That is a record, or the payload of a task to be replayed. Raises InvalidOption for other masks; 403 for a
+    change, also of a task type, after which more could be seen without `reveal` or `work`.
     """
-    if not isinstance(message, messages.PutRequest | messages.RemoveRequest) or caller.has_scope(Scope.WORK):
+    if caller.has_scope(Scope.WORK):
+        return message
+    if isinstance(message, messages.ApplyRequest) and isinstance(message.action, Replay):
+        return replace(message, action=await _unmasked_replay(service, message.action, message.where))
+    if not isinstance(message, messages.PutRequest | messages.RemoveRequest):
         return message
     if message.kind == KINDS[DeclaredType]:
         await _require_type_secrets(service, caller, message)
@@ -129,6 +135,8 @@ async def with_stored_secrets(service: Service, caller: Caller, message: Any) ->
     await service.app.client.refresh_types()
     stored: Any = await _stored(service, _KINDS[message.kind], record.name)
     if stored is None:
+        if isinstance(record, Schedule):
+            unmasked(caller, record, None)
         return message
     shown = _masked(service, stored)
     expected = message.expected
@@ -144,13 +152,24 @@ async def with_stored_secrets(service: Service, caller: Caller, message: Any) ->
     return replace(message, record=encode(record), expected=expected)
 
 
-def unmasked(caller: Caller, changed: Schedule, stored: Schedule) -> Schedule:
+async def _unmasked_replay(service: Service, action: Replay, where: Filter) -> Replay:
+    """Return a replay without its payload if that is the one of the task as it is shown."""
+    if action.payload is None or where.ids is None:
+        return action
+    for task in (await service.operator.find(Filter(ids=where.ids), Page(limit=MAX_PAGE))).items:
+        if edited_payload(action.payload, task) is None:
+            return replace(action, payload=None, fingerprint=None)
+    return action
+
+
+def unmasked(caller: Caller, changed: Schedule, stored: Schedule | None) -> Schedule:
     """Return a changed schedule with the stored secrets where it has the masks that its sender saw.
 
-    Both have the secret fields of their types. Raises 403 if the secrets might be seen after the change,
-    unless the caller may see them; InvalidOption for a mask in another payload.
+    Both have the secret fields of their types; `stored` is None for a new one. Raises 403 if the secrets
+    might be seen after the change, unless the caller may see them; InvalidOption for a mask in another
+    payload.
     """
-    if not stays_masked(changed, stored) and not caller.has_scope(Scope.REVEAL):
+    if stored is not None and not stays_masked(changed, stored) and not caller.has_scope(Scope.REVEAL):
         raise Refusal(
             "forbidden",
             f"this change of the schedule {quoted(stored.name)} keeps its secret values and could show them: "

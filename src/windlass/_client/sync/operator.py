@@ -168,11 +168,12 @@ class SyncOperator(Twin[Operator]):
 
         `where`: [default: all dead tasks]; cancelled ones only by their `ids`, or if its `states` name them.
         `by` is for the audit log. `payload`: replaces that of a single task, as a mapping or as JSON; `where`
-        must name its id. `per_second`: at this rate; `spread`: evenly over this duration [default: all at
-        once]. The tasks are then scheduled one after another, while their queues are open, and become ready
-        whatever becomes of this program. `limit`: at most this many [default: all]. Returns how many were
-        replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as far as this
-        app declares the type; Refused at a pace into a paused queue.
+        must name its id. If it is the stored one as it is shown, with masks, the stored one stays; another
+        one with masks is refused. `per_second`: at this rate; `spread`: evenly over this duration [default:
+        all at once]. The tasks are then scheduled one after another, while their queues are open, and become
+        ready whatever becomes of this program. `limit`: at most this many [default: all]. Returns how many
+        were replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as far as
+        this app declares the type; Refused at a pace into a paused queue.
         """
         return self._loop.run(
             self._inner.replay(

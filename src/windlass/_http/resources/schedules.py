@@ -131,7 +131,7 @@ async def put_schedule(request: ApiRequest[NoQuery, ScheduleInput]) -> ScheduleD
     found = request.operator(body.why).schedules
     made = await found.make(request.path("name"), body.type, body.rule, payload, spec, **options)
     stored = {one.schedule.name: one.schedule for one in await found.list()}.get(made.name)
-    await found.put(made if stored is None else unmasked(request.caller, made, stored), instead=True)
+    await found.put(unmasked(request.caller, made, stored), instead=True)
     return await _shown(request)
 
 

@@ -97,19 +97,43 @@ def masked_schedule(schedule: Schedule) -> Schedule:
     return replace(schedule, payload=mask.encoded(schedule.payload), next=encode_steps(steps))
 
 
-def with_stored_secrets(changed: Schedule, stored: Schedule) -> Schedule:
+def with_stored_secrets(changed: Schedule, stored: Schedule | None) -> Schedule:
     """Return a changed schedule with the stored documents where it has them as they are shown.
 
-    Both have the secret fields of their types. Raises InvalidOption for a mask in a document that is not as
-    shown: it would be stored in place of the value.
+    Both have the secret fields of their types; `stored` is None for a new one. Raises InvalidOption for a
+    mask in a document that is neither as shown nor as stored: it would be stored in place of the value.
     """
-    masked = _masked_documents(stored)
-    kept = {name: getattr(stored, name) for name in _kept(changed, masked)}
-    for name in masked.keys() - kept.keys():
-        if MASK.encode() in _comparable(getattr(changed, name)):
+    kept = {}
+    if stored is not None:
+        kept = {name: getattr(stored, name) for name in _kept(changed, _masked_documents(stored))}
+    for name in _DOCUMENTS:
+        document = getattr(changed, name)
+        is_stored = stored is not None and _same(document, getattr(stored, name))
+        if _has_mask(document) and name not in kept and not is_stored:
             where = "payload" if name == "payload" else "steps that follow"
             raise InvalidOption(f"replace {MASK} in the {where} by the value that it stands for")
     return replace(changed, **kept)
+
+
+def edited_payload(edited: bytes, stored: Task) -> bytes | None:
+    """Return the new payload of a task; None if it is the stored one as it is shown, which then stays.
+
+    The task has the secret fields of its type. Raises InvalidOption for a mask in another payload: it would
+    be stored in place of the value.
+    """
+    if not _has_mask(edited) or _same(edited, stored.payload):
+        return edited
+    if _same(edited, task_mask(stored).encoded(stored.payload)):
+        return None
+    raise InvalidOption(
+        f"replace {MASK} in the payload by the value that it stands for, or leave the payload out to keep it"
+    )
+
+
+def _has_mask(document: bytes | None) -> bool:
+    if document is None or (MASK.encode() not in document and b"\\u" not in document):
+        return False
+    return MASK.encode() in _comparable(document)
 
 
 def stays_masked(changed: Schedule, stored: Schedule) -> bool:

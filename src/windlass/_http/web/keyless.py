@@ -19,9 +19,16 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.-]+)(?::[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
 _OF_PROXIES = re.compile(
-    rb"forwarded|client-?ip|connecting-ip|real-?ip|user-?ip|remote-(?:ip|addr)|original-(?:for|host|url)"
-    rb"|external-address|x-envoy-|x-arr-|x-azure-|x-appengine-|x-amzn-|x-amz-cf-|cf-ray|cf-visitor|cdn-loop"
-    rb"|proxy-connection|(?:^| )via(?: |$)"
+    # by what they tell: of whom the request is, where it was sent, how it came
+    rb"forwarded|client-?(?:ip|cert|connection-ip)|(?:connecting|real|user|originating|peer|source)-?ip"
+    rb"|remote-(?:ip|addr|user)|external-address|x-(?:original|rewrite-|real-|url-scheme|scheme|ssl)"
+    rb"|http-host|gateway|proxy|varnish|surrogate-|traefik|auth-request|front-end|coming-from|max-forwards"
+    rb"|(?:^| )(?:via|x-host|x-request-start|x-accel-[a-z-]+|x-sendfile-type)(?: |$)"
+    # by who adds them
+    rb"|(?:^| )(?:cf|cdn|ali-cdn|fly|fastly|akamai|ngrok|tailscale|wl|x-(?:nf|akamai|amzn|amz-cf|appengine"
+    rb"|arr|azure|cloud|cdn|envoy|fastly|goog|iap|ms-client-principal|ms-token|vercel|now|render|railway|heroku|authentik|authelia"
+    rb"|pomerium|teleport))-"
+    rb"|(?:^| )(?:remote-(?:groups|name|email)|x-webauth-user|ssl-client-[a-z-]+)(?: |$)"
 )
 """Headers that proxies, load balancers and content delivery networks add; also in names joined by spaces."""
 _SAFE = ("GET", "HEAD")

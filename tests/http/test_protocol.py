@@ -1,7 +1,9 @@
 """Raw sockets: slow heads, broken connections, stalled readers and malformed requests."""
 
 import asyncio
+import gc
 import socket
+import weakref
 from contextlib import ExitStack, closing
 from typing import Any
 from urllib.parse import urlsplit
@@ -265,6 +267,28 @@ async def test_pipelined_answers_that_nobody_reads_are_bounded(
 
         await eventually(lambda: sum(unread(api).values()) <= most)
     await eventually(lambda: not unread(api))
+
+
+async def test_a_connection_that_is_gone_is_freed_without_the_collector(
+    api: ApiServer, open_url: str
+) -> None:
+    """With all requests of its pipeline: a server's collector runs seldom, and memory would grow."""
+    asked = head("GET", at(open_url, "/openapi.json")) * 60
+    gc.collect()
+    gc.disable()
+    try:
+        with ExitStack() as opened:
+            lines = [opened.enter_context(closing(dial(open_url))) for _ in range(5)]
+            for line in lines:
+                line.sendall(asked)
+            own = {line.getsockname()[1] for line in lines}
+            await eventually(lambda: len(own & unread(api).keys()) == len(own))
+            found = [weakref.ref(one) for one in lines_of(api) if one.client[1] in own]
+            assert any(len(one.pipeline) for one in lines_of(api) if one.client[1] in own)
+
+        await eventually(lambda: not any(one() for one in found))
+    finally:
+        gc.enable()
 
 
 def unread(api: ApiServer) -> dict[int, int]:

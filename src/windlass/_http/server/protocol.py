@@ -64,6 +64,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()  # its client does not read: a close would wait for it
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End the running request and forget all of them: they refer to this connection.
+
+        The collector of a server seldom runs, and thousands of requests may wait in a pipeline.
+        """
         self._among.remove(self)
         self._stop_deadline()
         self.resume_writing()
@@ -72,6 +76,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
+        self.pipeline.clear()
+        self._running = None
+        self.cycle = None  # type: ignore[assignment]  # as before the first request
 
     def data_received(self, data: bytes) -> None:
         """Start the deadline for the head unless it has arrived whole; refuse one that is too large."""

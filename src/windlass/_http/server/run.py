@@ -27,7 +27,7 @@ from .protocol import GuardedProtocol
 logger = logging.getLogger("windlass.http")
 
 _BACKLOG = 2048
-_FREED_AFTER = 1.0  # seconds: until the transports of closed connections have let their buffers go
+_FREED_AFTER = (1.0, 10.0)  # seconds: until closed connections have freed their buffers; on a busy machine
 _KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 10
 _NOT_FREE = {errno.EADDRINUSE: "is already in use", errno.EACCES: "needs privileges that this user lacks"}
@@ -46,7 +46,8 @@ def return_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         loop = asyncio.get_running_loop()
-        loop.call_later(_FREED_AFTER, loop.run_in_executor, None, trim, 0)
+        for seconds in _FREED_AFTER:
+            loop.call_later(seconds, loop.run_in_executor, None, trim, 0)
 
 
 def is_loopback(host: str) -> bool:

@@ -347,9 +347,15 @@ def _page(
 
 def _badness(order: QueueOrder, counts: StateCounts, oldest_ready: float) -> float:
     """Return a number that is smaller the worse these counts are in an order."""
-    if order is QueueOrder.NAME:
-        return 0
-    return -oldest_ready if order is QueueOrder.OLDEST else -counts[order.value]
+    match order:
+        case QueueOrder.NAME:
+            return 0
+        case QueueOrder.READY:
+            return -counts["ready"]
+        case QueueOrder.OLDEST:
+            return -oldest_ready
+        case QueueOrder.DEAD:
+            return -counts["dead"]
 
 
 def queue_documents(overview: Overview, settings: Iterable[QueueSettings]) -> list[QueueDocument]:

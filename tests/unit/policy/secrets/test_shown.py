@@ -17,6 +17,7 @@ from windlass._model.task import Error, NewTask, Progress, Task
 from windlass._policy.input.chain import Step, decode_steps, encode_steps, successors
 from windlass._policy.secrets.shown import (
     MAX_PROGRESS,
+    edited_payload,
     masked_alert,
     masked_attempt,
     masked_progress,
@@ -193,7 +194,30 @@ def test_another_payload_is_taken_as_it_is_unless_it_has_a_mask() -> None:
         with_stored_secrets(replace(SHOWN, next=b'[{"id":"x","payload":"[secret]"}]'), PAY)
 
 
-def test_a_mask_is_a_value_where_nothing_is_masked() -> None:
+@pytest.mark.parametrize("text", [b'{"card":"[secret]"}', rb'{"a":["to \u005bsecret]"]}', b'{"[secret]":1}'])
+def test_a_mask_is_no_value_of_a_new_schedule_or_of_one_without_secrets(text: bytes) -> None:
+    new = Schedule(name="s", type="t", payload=text)
+
+    for stored in (None, replace(new, payload=b"{}"), PAY):
+        with pytest.raises(InvalidOption, match="in the payload by the value"):
+            with_stored_secrets(new, stored)
+    plain = replace(new, payload=rb'{"a":"\u00e9"}')
+    assert with_stored_secrets(plain, None) == plain
+
+
+def test_a_replay_keeps_the_payload_that_is_shown_and_takes_no_other_with_a_mask() -> None:
+    task = paying(payload=b'{"card":"4242-1111","n":1}', secret=("card",))
+    literal = replace(task, payload=b'{"text":"[secret]"}')
+
+    assert edited_payload(b'{ "n": 1, "card": "[secret]" }', task) is None
+    assert edited_payload(b'{"card":"none"}', task) == b'{"card":"none"}'
+    assert edited_payload(literal.payload, literal) == literal.payload
+    for other in (b'{"card":"[secret]","n":2}', b'{"n":1,"card":"4242-1111","more":"[secret]"}'):
+        with pytest.raises(InvalidOption, match="leave the payload out"):
+            edited_payload(other, task)
+
+
+def test_a_mask_that_is_stored_stays_a_value() -> None:
     plain = Schedule(name="s", type="t", payload=b'{"text":"[secret]"}')
 
     assert with_stored_secrets(plain, plain) is not None

@@ -252,6 +252,10 @@ def _checked(url: str) -> SplitResult:
         raise FetchRefused("a URL with a user name or password is not fetched")
     if not url.isascii() or not url.isprintable() or " " in url:
         raise FetchRefused("a URL must be ASCII without spaces")
+    try:
+        parts.hostname.encode("idna")  # as `socket.getaddrinfo` does
+    except UnicodeError:
+        raise FetchRefused("the host of a URL must have labels of 1 to 63 characters") from None
     return parts
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.examples import sample
 from tests.handlers.http_sink import http_sink
 from tests.handlers.runs import run
-from windlass import App, State, handlers
+from windlass import App, State, Task, handlers
 from windlass._fetch import Fetcher, FetchError, FetchRefused
 
 INSIDE_4 = [
@@ -76,6 +77,14 @@ TRICKS = [
 ]  # fmt: skip
 
 
+LOOPBACK = ["127.0.0.1", "127.0.0.2", "127.0.0.53", "127.1.2.3", "127.9.9.9", "127.255.255.254"]
+ASKED = [
+    *("127.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "0.0.0.0", "0", "[::1]", "[::]"),
+    *(one for address in LOOPBACK for one in [*spelled(address), f"[::ffff:{address}]"]),
+]
+ASKED = [*dict.fromkeys(ASKED)]  # of the whole tasks, which could connect: this machine only
+
+
 def stub(address: str) -> Callable[..., Any]:
     """A resolver that resolves every name to this address."""
 
@@ -92,6 +101,7 @@ def numeric(host: str, port: int, **hints: Any) -> Any:
 
 def test_the_corpus_is_large() -> None:
     assert len({*RESOLVED, *HOSTS, *TRICKS}) >= 200
+    assert len({*ASKED}) * len(TYPES) >= 242
 
 
 @pytest.mark.parametrize("address", RESOLVED)
@@ -124,20 +134,39 @@ TYPES: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "payload"), TYPES, ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"])
-async def test_every_handler_refuses_them(settings: Any, payload: dict[str, Any], host: str) -> None:
+async def ran_at(url: str, settings: Any, payload: dict[str, Any]) -> Task:
     app = App("memory://")
-    declared = app.include(settings)
-    with http_sink() as sink:
-        url = sink.url.replace("127.0.0.1", host)
-        given = {
-            name: {"url": url} if isinstance(value, dict) and value else url if value == "URL" else value
-            for name, value in payload.items()
-        }
-        task = await run(declared, app, **given)
+    given = {
+        name: {"url": url} if isinstance(value, dict) and value else url if value == "URL" else value
+        for name, value in payload.items()
+    }
+    task = await run(app.include(settings), app, **given)
+    await app.close()
+    return task
 
-    assert task.state is State.DEAD
+
+handled = pytest.mark.parametrize(("settings", "payload"), TYPES, ids=lambda one: type(one).__name__)
+
+
+@handled
+@pytest.mark.parametrize("host", sample(ASKED[:4], ASKED[4:]))
+async def test_every_handler_refuses_them(settings: Any, payload: dict[str, Any], host: str) -> None:
+    with http_sink() as sink:
+        task = await ran_at(sink.url.replace("127.0.0.1", host), settings, payload)
+
+    assert (task.state, task.attempt) == (State.DEAD, 1)
     assert task.error is not None
     assert "is not public" in task.error.message
     assert sink.received == []
+
+
+@handled
+@pytest.mark.parametrize("host", ["a..b", ".a", "a" * 64])
+async def test_every_handler_refuses_bad_labels_at_once(
+    settings: Any, payload: dict[str, Any], host: str
+) -> None:
+    task = await ran_at(f"http://{host}/", settings, payload)
+
+    assert (task.state, task.attempt) == (State.DEAD, 1)
+    assert task.error is not None
+    assert "1 to 63 characters" in task.error.message

@@ -13,12 +13,13 @@ from windlass._client import published_types
 from windlass._client.keys import Keys
 from windlass._http import auth
 from windlass._model.alert import Alert
-from windlass._model.filter import Page
+from windlass._model.filter import By, Page
 from windlass._model.key import Scope
 from windlass._model.options import DeclaredType, Defaults
-from windlass._model.record import Audit
+from windlass._model.record import Audit, Declaration
 from windlass._model.schedule import Schedule
 from windlass._model.state import State
+from windlass._policy.input.fingerprint import fingerprint
 from windlass._store.json_codec import encode
 from windlass._stores import open_store
 from windlass._stores.memory import MemoryStore
@@ -256,6 +257,132 @@ async def test_schedules_are_revealed_with_the_scope(world: World) -> None:
         assert SECRET not in (await (await world.api(Scope.ADMIN))("GET", path)).text
     assert SECRET in (await (await world.api(Scope.ADMIN))("GET", "/schedules/s?reveal=true")).text
     assert [line[1:] for line in await told(world.store)] == [(None, "schedule s")]
+
+
+# -- guesses by keys that do not see secrets -------------------------------------------------------------
+
+PIN = "7391"
+GUESSES = ["7390", PIN]
+
+
+def declared(pin: str) -> App:
+    """A program with a schedule and an alert that have a secret."""
+    app = App("memory://")
+
+    @app.task(name="pay", secret=["pin"])
+    def pay(pin: str) -> None: ...
+
+    app.schedule("s", pay.step(pin=pin), "0 3 * * *")
+    app.alert("a", webhook=f"https://hooks.example.org/{pin}")
+    return app
+
+
+async def digests_of(pin: str) -> list[str]:
+    app = declared(pin)
+    await app.publish()
+    found = (await app.store.records(Declaration, Page())).items
+    await app.close()
+    return [one.body for one in found]
+
+
+@pytest.mark.parametrize("scopes", [(Scope.READ,), (Scope.READ, Scope.OPERATE, Scope.ENQUEUE)])
+async def test_a_fingerprint_is_shown_only_to_who_sees_the_payload(
+    scopes: tuple[Scope, ...], world: World
+) -> None:
+    """Or a PIN is found by trying them all, without asking."""
+    admin = await world.api(Scope.ADMIN)
+    for unique in (True, ["pin"]):
+        await admin.enqueue(type="pay", payload={"pin": PIN, "n": 1}, secret=["pin"], unique=unique)
+
+    async def shown(*scopes: Scope) -> list[str]:
+        body = {"where": {}, "page": {}}
+        found = await (await world.api(*scopes)).good("POST", "/store/find", body)
+        return [one["fingerprint"] for one in found["items"]]
+
+    assert await shown(*scopes) == ["0" * 64, "0" * 64 + '["pin"]']
+    stored = [task.fingerprint for task in (await world.store.find(Filter(), Page())).items]
+    assert stored == await shown(Scope.READ, Scope.REVEAL) == await shown(Scope.READ, Scope.WORK)
+    assert "0" * 64 not in "".join(map(str, stored))
+
+
+async def test_a_replay_by_who_sees_no_fingerprint_gives_the_right_one(world: World) -> None:
+    """As the command line does with a key of a person: with an edited payload."""
+    admin = await world.api(Scope.ADMIN)
+    task_id = await admin.enqueue(type="pay", payload={"pin": PIN}, secret=["pin"], unique=["pin"])
+    await admin.good("DELETE", f"/tasks/{task_id}")
+    (before,) = (await world.store.find(Filter(), Page())).items
+    made = await world.keys.create("ann", scopes=[Scope.READ, Scope.OPERATE])
+    app = App(open_store(world.url, key=made.text))
+    try:
+        await app.operator.replay_one(task_id, by=By(who="ann"), payload={"pin": "1"})
+    finally:
+        await app.close()
+
+    (after,) = (await world.store.find(Filter(), Page())).items
+    assert after.fingerprint == fingerprint(("pin",), "pay", b'{"pin":"1"}', 0, "") != before.fingerprint
+
+
+async def test_a_digest_of_what_is_declared_is_shown_to_workers_only(world: World) -> None:
+    app = declared(PIN)
+    app.queue("q", fairness="fifo")
+    await app.publish()
+    for one in (await app.store.records(Declaration, Page())).items:
+        await world.store.put(one)
+    await app.close()
+    digests = await digests_of(PIN)
+    assert len(digests) == 2
+
+    async def shown(*scopes: Scope) -> str:
+        body = {"kind": "declaration", "page": {}}
+        return (await (await world.api(*scopes))("POST", "/store/records", body)).text
+
+    assert [one in await shown(Scope.READ, Scope.WORK) for one in digests] == [True, True]
+    for scopes in ((Scope.READ,), (Scope.READ, Scope.OPERATE), (Scope.READ, Scope.REVEAL)):
+        text = await shown(*scopes)
+        assert [one in text for one in digests] == [False, False]
+        assert "fifo" in text  # which is no secret
+
+
+async def test_a_guess_of_what_is_stored_is_a_conflict_right_or_wrong(world: World) -> None:
+    """A record is expected as it was shown, by who sees no secrets."""
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+    payload = {"pin": PIN, "n": 1}
+    await operator.good(
+        "PUT", "/schedules/s", {"type": "pay", "rule": "1h", "payload": payload, "secret": ["pin"]}
+    )
+    await world.store.put(Alert(name="a", webhook=f"https://hooks.example.org/{PIN}"))
+    digest = (await digests_of(PIN))[1]
+    await world.store.put(Declaration(name="schedule/s", body=digest))
+
+    async def put(
+        kind: str, guessed: dict[str, Any], changed: dict[str, Any], api: Api = operator
+    ) -> httpx2.Response:
+        records = await operator.good("POST", "/store/records", {"kind": kind, "page": {}})
+        (shown,) = records["items"]
+        body = {"kind": kind, "record": {**shown, **changed}, "expected": {**shown, **guessed}}
+        return await api("POST", "/store/put", msgspec.json.encode(body))
+
+    responses = [
+        response
+        for guess in GUESSES
+        for response in (
+            await put("schedule", {"payload": {"pin": guess, "n": 1}}, {"priority": 1}),
+            await put("alert", {"webhook": f"https://hooks.example.org/{guess}"}, {"count": 7}),
+            await put("declaration", {"body": (await digests_of(guess))[1]}, {"body": digest}),
+        )
+    ]
+    for response in responses:
+        problem(response, 409, "conflict")
+    assert [one.text for one in responses[:3]] == [one.text for one in responses[3:]]
+    assert (await stored_schedule(world)).priority == 0
+
+    assert (await put("schedule", {}, {"priority": 1})).status_code == 200
+    assert (await put("alert", {}, {"count": 7})).status_code == 200
+    assert (await put("declaration", {}, {"body": digest})).status_code == 200
+    revealing = await world.api(Scope.READ, Scope.OPERATE, Scope.REVEAL)
+    seen = {"payload": payload, "priority": 1}
+    assert (await put("schedule", seen, {"priority": 2}, revealing)).status_code == 200
+    assert msgspec.json.decode((await stored_schedule(world)).payload) == payload
 
 
 # -- changes by keys that do not see secrets -------------------------------------------------------------

@@ -14,7 +14,7 @@ from .._model.filter import MAX_PAGE, By, Filter, Page, Replay, Reveal, Slice, p
 from .._model.key import Scope
 from .._model.limit import Usage
 from .._model.options import DeclaredType
-from .._model.record import KINDS
+from .._model.record import KINDS, Declaration
 from .._model.schedule import Schedule
 from .._model.task import NewTask, TaskId
 from .._model.verdict import Bury, Complete
@@ -22,6 +22,7 @@ from .._policy.input.quote import quoted
 from .._policy.secrets.shown import (
     edited_payload,
     masked_alert,
+    masked_declaration,
     masked_schedule,
     masked_task,
     stays_masked,
@@ -31,6 +32,7 @@ from .._policy.secrets.shown import with_stored_secrets as with_stored_documents
 from .._store import messages
 from .._store.json_codec import encode
 from .._store.protocol import all_records
+from ..errors import Conflict
 from .auth import Caller
 from .service import Service
 from .task_query import masked_attempts, shown_size
@@ -38,8 +40,9 @@ from .web.off_loop import each_off_loop
 from .web.refusal import Reason, Refusal
 
 _KINDS: dict[str, type[Alert | Schedule]] = {KINDS[kind]: kind for kind in (Alert, Schedule)}
+_DECLARATION = KINDS[Declaration]
 
-R = TypeVar("R", bound=Alert | Schedule | DeclaredType)
+R = TypeVar("R", bound=Alert | Schedule | Declaration | DeclaredType)
 
 
 async def with_declared_secrets(service: Service, message: Any) -> Any:
@@ -90,6 +93,8 @@ async def without_secrets(service: Service, caller: Caller, message: Any, respon
                     await _audit(service, caller, [], f"{kind} {record.name}")
                 return response
             return await _masked_page(service, response)
+        case messages.RecordsRequest(kind=kind) if kind == _DECLARATION:
+            return replace(response, items=tuple(map(masked_declaration, response.items)))
         case _:
             return response
 
@@ -119,7 +124,8 @@ async def with_stored_secrets(service: Service, caller: Caller, message: Any) ->
     """Return a request with what is stored where it has the masks that its sender saw.
 
     That is a record, or the payload of a task to be replayed. Raises InvalidOption for other masks; 403 for a
-    change, also of a task type, after which more could be seen without `reveal` or `work`.
+    change, also of a task type, after which more could be seen without `reveal` or `work`; Conflict if what
+    the sender expects is not what it saw, so that no guess of a secret can be tested.
     """
     if caller.has_scope(Scope.WORK):
         return message
@@ -129,7 +135,13 @@ async def with_stored_secrets(service: Service, caller: Caller, message: Any) ->
         return message
     if message.kind == KINDS[DeclaredType]:
         await _require_type_secrets(service, caller, message)
-    if message.kind not in _KINDS or isinstance(message, messages.RemoveRequest):
+    if isinstance(message, messages.RemoveRequest):
+        return message
+    if message.kind == _DECLARATION:
+        declaration: Any = messages.decode_record(message.kind, message.record)
+        before = await _stored(service, Declaration, declaration.name)
+        return message if before is None else _as_seen(caller, message, before, masked_declaration(before))
+    if message.kind not in _KINDS:
         return message
     record: Any = messages.decode_record(message.kind, message.record)
     await service.app.client.refresh_types()
@@ -138,10 +150,7 @@ async def with_stored_secrets(service: Service, caller: Caller, message: Any) ->
         if isinstance(record, Schedule):
             unmasked(caller, record, None)
         return message
-    shown = _masked(service, stored)
-    expected = message.expected
-    if expected is not None and expected == encode(shown):
-        expected = encode(stored)
+    message = _as_seen(caller, message, stored, _masked(service, stored))
     secret_of = service.app.client.types.secret_of
     match stored:
         case Schedule():
@@ -149,7 +158,23 @@ async def with_stored_secrets(service: Service, caller: Caller, message: Any) ->
             record = unmasked(caller, record, with_type_secrets(stored, secret_of))
         case Alert(webhook=webhook) if record.webhook == masked_alert(stored).webhook:
             record = replace(record, webhook=webhook)
-    return replace(message, record=encode(record), expected=expected)
+    return replace(message, record=encode(record))
+
+
+def _as_seen(caller: Caller, message: messages.PutRequest, stored: R, shown: R) -> messages.PutRequest:
+    """Return a request that expects the record as it is stored if its sender expects it as it was shown.
+
+    Raises Conflict if it expects another, also the stored one: only holders of `reveal` have seen that.
+    """
+    if message.expected is None or message.expected == encode(None):
+        return message
+    if messages.decode_record(message.kind, message.expected) == shown:
+        return replace(message, expected=encode(stored))
+    if caller.has_scope(Scope.REVEAL):
+        return message
+    raise Conflict(
+        f"the {message.kind} {quoted(stored.name)} is not as expected: read it, and expect what you are shown"
+    )
 
 
 async def _unmasked_replay(service: Service, action: Replay, where: Filter) -> Replay:

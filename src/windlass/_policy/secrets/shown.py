@@ -10,11 +10,13 @@ from msgspec.structs import replace
 from ..._model.alert import Alert
 from ..._model.attempt import Attempt
 from ..._model.limit import Usage
+from ..._model.record import Declaration
 from ..._model.schedule import Schedule
 from ..._model.task import Error, NewTask, Progress, Task
 from ...errors import InvalidOption
 from ..alerts import webhook_origin
 from ..input.chain import Step, encode_steps, readable_steps
+from ..input.fingerprint import masked_fingerprint
 from ..input.payload import canonical
 from ..input.unreadable import readable_json, shown_error
 from .fields import MASK, merged
@@ -80,6 +82,7 @@ def masked_task(task: Task) -> Task:
         result=None if task.result is None else mask.result(task.result),
         error=masked_error(shown_error(task), mask),
         progress=None if task.progress is None else masked_progress(task.progress, mask),
+        fingerprint=None if task.fingerprint is None else masked_fingerprint(task.fingerprint),
         next=encode_steps(steps),
     )
 
@@ -179,6 +182,11 @@ def _comparable(document: bytes | None) -> bytes:
 def masked_alert(alert: Alert) -> Alert:
     """Return an alert with only scheme and host of its webhook: path and query are often secret."""
     return alert if alert.webhook is None else replace(alert, webhook=webhook_origin(alert.webhook))
+
+
+def masked_declaration(declaration: Declaration) -> Declaration:
+    """Return a declaration without its body if that is a digest: who has it can test guesses of secrets."""
+    return declaration if declaration.body.startswith("{") else replace(declaration, body="")
 
 
 def masked_usage(usage: Usage, key: bytes) -> Usage:

@@ -7,6 +7,7 @@ import gzip
 import io
 import struct
 import tracemalloc
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from tests.handlers.http_sink import Answer, Received, http_sink
 from tests.handlers.pictures import picture, png
@@ -23,6 +24,7 @@ from tests.loops.workers import drained
 from tests.security.probes import ENOUGH, chosen
 from windlass import App, State, Task, handlers
 from windlass.handlers.images.handler import FUNCTION as RESIZE
+from windlass.handlers.images.resize import resize
 from windlass.handlers.pages.extract import FUNCTION as EXTRACT
 from windlass.handlers.reports.handler import FUNCTION as RENDER
 from windlass.handlers.sandbox import Bounds, SandboxError, run_in_sandbox
@@ -203,21 +205,44 @@ PICTURES: list[bytes] = [
 ]  # fmt: skip
 
 
+RESIZED = {
+    "sizes": [{"width": 40, "height": None, "fit": "fit"}],
+    "format": None,
+    "quality": 82,
+    "background": "#ffffff",
+    "max_pixels": 25_000_000,
+}
+
+
 async def test_an_image_is_bounded() -> None:
-    options = {
-        "sizes": [{"width": 40, "height": None, "fit": "fit"}],
-        "format": None,
-        "quality": 82,
-        "background": "#ffffff",
-        "max_pixels": 25_000_000,
-    }
     refused = 0
     for source in chosen(PICTURES, 3):
         with memory_below(len(source) * 4 + 8 * MIB):
-            found = await verdict(RESIZE, options, [source])
+            found = await verdict(RESIZE, RESIZED, [source])
         refused += found != ""
     assert refused
-    assert await verdict(RESIZE, options, [picture()]) == ""
+    assert await verdict(RESIZE, RESIZED, [picture()]) == ""
+
+
+CLAIMED = [5_001, 6_000, 8_191, 10_000, 16_383, 32_767, 65_535]
+CLAIMS = [
+    make(width, height)
+    for make, width, height in product((png, gif, webp, jpeg, bmp), CLAIMED, CLAIMED)
+    if make is not webp or max(width, height) < 16_384
+]
+
+
+def test_an_image_that_claims_to_be_large_is_refused_by_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a child, as nothing is decoded."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)  # which it sets
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda image: pytest.fail(f"{image.size} is decoded"))
+    errors = (ValueError, OSError, Image.DecompressionBombError, Image.DecompressionBombWarning)
+    for source in chosen(CLAIMS, 10):
+        with warnings.catch_warnings(), pytest.raises(errors):
+            resize(RESIZED, [source])
+    with pytest.raises(pytest.fail.Exception, match="is decoded"):
+        resize(RESIZED, [picture()])  # the control
+    assert len(CLAIMS) >= ENOUGH
 
 
 # -- pages ---------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ if SENTRY:
     attach(app, payload=True)
 
 
-def be_careless(card: Any, note: str, ctx: Context) -> None:
+def be_careless(card: Any, note: str, ctx: Context, more: Sequence[str] = ()) -> None:
     """Tell a secret in every way but by raising or returning it."""
     log.warning("charging %s", {"card": card, "note": note}, extra={"told": [card, {str(card): note}]})
     log.warning(f"with {card} and {note}", stack_info=True)  # noqa: G004 - as programs do
@@ -59,24 +59,30 @@ def be_careless(card: Any, note: str, ctx: Context) -> None:
     with sentry_sdk.start_span(op="charge", name=f"charge {card} {note}") as span:
         span.set_data("card", card)
     ctx.progress(0.5, f"charging {card} {note}")
-    ctx.note(told=card, text=f"{card} {note}", by={str(card): 1})
+    for text in more:
+        log.warning("charging %r and %s", text, text)
+    if more:
+        sentry_sdk.capture_message(f"charging {'; '.join(more)}")
+        with sentry_sdk.start_span(op="charge", name=f"charge {'; '.join(more)}") as span:
+            span.set_data("more", more)
+    ctx.note(told=card, text=f"{card} {note}", by={str(card): 1}, more=[*more])
 
 
-@app.task(name="canary.leak", secret=["card"], max_attempts=2)
-async def leak(card: str, note: str, *, ctx: Context) -> None:
-    be_careless(card, note, ctx)
-    raise ValueError(f"declined {card} {note}", {card: 1})
+@app.task(name="canary.leak", secret=["card", "more"], max_attempts=2)
+async def leak(card: str, note: str, more: list[str], *, ctx: Context) -> None:
+    be_careless(card, note, ctx, more)
+    raise ValueError(f"declined {card} {note}", {card: 1}, more)
 
 
-@app.task(name="canary.child", secret=["card"], process=True)
-def child(card: str, note: str, *, ctx: Context) -> None:
-    be_careless(card, note, ctx)
-    raise Fatal(f"declined {card} {note}")
+@app.task(name="canary.child", secret=["card", "more"], process=True)
+def child(card: str, note: str, more: list[str], *, ctx: Context) -> None:
+    be_careless(card, note, ctx, more)
+    raise Fatal(f"declined {card} {note} {more}")
 
 
-@app.task(name="canary.give", secret=["card"])
-def give(card: str, note: str, *, ctx: Context) -> dict[str, Any]:
-    be_careless(card, note, ctx)
+@app.task(name="canary.give", secret=["card", "more"])
+def give(card: str, note: str, more: list[str], *, ctx: Context) -> dict[str, Any]:
+    be_careless(card, note, ctx, more)
     return {"other": card, "text": f"paid with {card} {note}", "by": {card: card}, "all": [[card]]}
 
 

@@ -37,9 +37,20 @@ SCOPES = {
 ENDS = ("completed", "dead", "cancelled")
 
 
-def secret(way: str) -> dict[str, str]:
-    """A payload with a secret field, whose name does not suggest it, and a text that a pattern matches."""
-    return {"card": f'canary\'s "7f3asings-{way}"', "note": f"a bird-7f3asings-{way}-by-pattern flies"}
+SHAPES = (
+    'a "{}"', "{}\nand {}", "100% {}", "\xe4 {} \u20ac", "C:\\{}", "<b>{}</b>", '{{"k": "{}"}}', "tab\t{}",
+)  # fmt: skip
+TEXTS = 2 + len(SHAPES)
+"""Texts that a task of each way has, none of which may show."""
+
+
+def secret(way: str) -> dict[str, Any]:
+    """A payload with secret fields, whose names do not suggest it, and a text that a pattern matches."""
+    return {
+        "card": f'canary\'s "7f3asings-{way}"',
+        "note": f"a bird-7f3asings-{way}-by-pattern flies",
+        "more": [one.format(*[f"7f3asings-{way}-{n}"] * 2) for n, one in enumerate(SHAPES)],
+    }
 
 
 def hits(text: str) -> dict[str, str]:
@@ -60,10 +71,10 @@ def until(look: Callable[[], Any], what: str) -> Any:
 class World:
     """The processes, and how to ask them."""
 
-    def __init__(self, folder: Path, log_format: str) -> None:
+    def __init__(self, folder: Path, log_format: str, store: str = "") -> None:
         self.folder = folder
         self.log_format = log_format
-        self.store = f"sqlite:///{folder}/canary.db"
+        self.store = store or f"sqlite:///{folder}/canary.db"
         self.port, self.metrics_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.ids: dict[str, str] = {}  # of tasks, by the way that they came in
@@ -232,10 +243,10 @@ def _run_elsewhere(world: World, way: str) -> None:
     session = json.loads(world.ask("POST", "/work/sessions", worker, key="worker"))["session"]
     claim = {"session": session, "queues": ["foreign"], "number": 1}
     claimed = json.loads(world.ask("POST", "/work/claim", claim, key="worker"))["tasks"][0]
-    told = claimed["payload"]["card"]
+    told, more = claimed["payload"]["card"], claimed["payload"]["more"]
     lease = {"id": claimed["id"], "fence": claimed["fence"]}
-    progress = {"fraction": 0.5, "message": f"charging {told}"}
-    error = {"type": "Declined", "message": f"declined {told}", "traceback": f"at {told}"}
+    progress = {"fraction": 0.5, "message": f"charging {told} {more}"}
+    error = {"type": "Declined", "message": f"declined {told} {more}", "traceback": f"at {told} {more}"}
     outcome = {
         **lease, "outcome": "failed", "fatal": True, "error": error, "progress": progress,
         "notes": {"told": told, told: 1},

@@ -1,5 +1,6 @@
 """A store, a server without an app and a worker with one, as processes; and a secret brought in each way."""
 
+import asyncio
 import json
 import os
 import re
@@ -87,9 +88,7 @@ class World:
     def __enter__(self) -> Self:
         self.receiver = self._stack.enter_context(webhook_receiver())
         self.sentry = self._stack.enter_context(sentry_sink())
-        app = App(self.store)
-        for name, scopes in SCOPES.items():
-            self.keys[name] = app.sync_operator.keys.create(name, scopes=scopes).text
+        self.keys = asyncio.run(_new_keys(self.store))
         self._start("server", "serve", "--port", str(self.port), "--store", self.store)
         until(lambda: "serving" in self.log("server"), "the server serves")
         self.ask("PUT", "/alerts/dead", {"count": 1, "webhook": self.receiver.url}, key="operator")
@@ -197,8 +196,21 @@ def _by_task(type_name: str, **options: Any) -> Callable[[World, str], None]:
 
 
 def _by_send(world: World, way: str) -> None:
-    app = App(world.store)
-    world.ids[way] = app.sync_client.send("canary.leak", secret(way)).id
+    world.ids[way] = asyncio.run(_sent(world.store, secret(way)))
+
+
+async def _sent(store: str, payload: dict[str, Any]) -> str:
+    app = App(store)
+    handle = await app.client.send("canary.leak", payload)
+    await app.close()
+    return handle.id
+
+
+async def _new_keys(store: str) -> dict[str, str]:
+    app = App(store)
+    keys = {name: await app.operator.keys.create(name, scopes=scopes) for name, scopes in SCOPES.items()}
+    await app.close()
+    return {name: key.text for name, key in keys.items()}
 
 
 def _by_schedule(world: World, way: str) -> None:

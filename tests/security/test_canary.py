@@ -21,7 +21,6 @@ from tests.examples import sample
 from tests.security.canary_world import TEXTS, WAYS, World, hits, secret, stream, until
 from tests.security.probes import ENOUGH
 from tests.servers.postgres import Postgres
-from tests.servers.redis import Redis
 from windlass import App, Filter, Page
 from windlass._archive import Archiver
 from windlass._cli.root import root
@@ -38,12 +37,12 @@ LEAKS: dict[str, str] = {}
 """Ways out that are known to leak, with the reason. It must stay empty."""
 
 
-SERVERS: dict[str, Callable[[Path], Any]] = {"postgres": Postgres.start, "valkey": Redis.start}
+SERVERS: dict[str, Callable[[Path], Any]] = {"postgres": Postgres.start}
 
 
-@pytest.fixture(scope="module", params=sample(["json"], ["text", "postgres", "valkey"]))
+@pytest.fixture(scope="module", params=sample(["json"], ["text", "postgres"]))
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """On SQLite with logs of both formats, whose workers reach the store by two ways; and on servers."""
+    """On SQLite with logs of both formats, whose workers reach the store by two ways; and on a server."""
     folder, name = tmp_path_factory.mktemp("canary"), request.param
     with ExitStack() as opened:
         store = opened.enter_context(SERVERS[name](folder)).url if name in SERVERS else ""

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from windlass._documents.queues import queue_types
+from windlass._documents.queues import QueueSearch, QueueTypeView
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Session, Worker
 from windlass._model.state import State
@@ -51,7 +51,8 @@ def test_unhandled_types_are_found_without_comparing_each_queue_with_each_of_eve
     seen, before = crowded(), CountedName.comparisons
 
     unhandled = seen.unhandled()
-    types = [queue_types(seen, name).items[0].handled for name in seen.queues]
+    views = (QueueTypeView(overview=seen, queue=name) for name in seen.queues)
+    types = [view.search(QueueSearch()).items[0].handled for view in views]
 
     assert len(unhandled) == QUEUES
     assert types == [False] * QUEUES

@@ -15,6 +15,7 @@ from windlass._policy.input.fingerprint import (
     fingerprint_like,
     fingerprint_within,
     is_fingerprint,
+    masked_fingerprint,
     unique_options,
 )
 from windlass.errors import InvalidOption
@@ -140,3 +141,21 @@ def test_a_fingerprint_within_a_queue_is_one_of_its_own() -> None:
         assert len({made, *within.values()}) == 3
         assert all(map(is_fingerprint, within.values()))
         assert fingerprint_like(within["a"], "a", b'{"x":1}', 3, "t") == made
+
+
+@pytest.mark.parametrize("unique", [True, ("x",)])
+def test_a_masked_fingerprint_says_nothing_of_the_payload_but_how_it_is_unique(unique: Any) -> None:
+    one, other = (fingerprint(unique, "a", payload, 0, "t") for payload in (b'{"x":1}', b'{"x":2}'))
+    assert one is not None
+    assert other is not None
+    assert one != other
+
+    masked = masked_fingerprint(one)
+
+    assert masked == masked_fingerprint(other) != one
+    assert is_fingerprint(masked)
+    assert fingerprint_like(masked, "a", b'{"x":1}', 0, "t") == one
+
+
+def test_what_is_no_fingerprint_stays_as_it_is() -> None:
+    assert masked_fingerprint("schedule nightly") == "schedule nightly"

@@ -12,6 +12,7 @@ from tests.unit.samples import NOW, running
 from windlass._model.alert import Alert
 from windlass._model.attempt import Attempt
 from windlass._model.limit import Usage
+from windlass._model.record import Declaration
 from windlass._model.schedule import Schedule
 from windlass._model.task import Error, NewTask, Progress, Task
 from windlass._policy.input.chain import Step, decode_steps, encode_steps, successors
@@ -20,6 +21,7 @@ from windlass._policy.secrets.shown import (
     edited_payload,
     masked_alert,
     masked_attempt,
+    masked_declaration,
     masked_progress,
     masked_schedule,
     masked_task,
@@ -129,6 +131,14 @@ def test_of_a_webhook_only_the_host_is_shown() -> None:
 
     assert masked_alert(alert).webhook == "https://hooks.example.org/…"
     assert masked_alert(replace(alert, webhook=None)).webhook is None
+
+
+def test_a_declaration_shows_its_options_and_no_digest_of_them() -> None:
+    options = Declaration(name="queue/mail", body='{"priority":1}')
+    digest = Declaration(name="schedule/nightly", body="9f86d081884c7d65")
+
+    assert masked_declaration(options) == options
+    assert masked_declaration(digest) == replace(digest, body="")
 
 
 def test_values_of_a_limit_are_digests_that_need_a_key() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -21,11 +22,14 @@ from tests.loops.workers import (
     working,
 )
 from windlass import App, Backoff, Context, State
-from windlass._model.lease import Heartbeat, Lease, ProgressReport
+from windlass._model.lease import Heartbeat, HeartbeatReply, Lease, ProgressReport
 from windlass._model.record import Session
 from windlass._model.record import Worker as WorkerRecord
 from windlass._model.task import Progress
 from windlass._model.verdict import Postpone, Reason, Settlement
+from windlass._store.forward import ForwardingStore
+from windlass._store.protocol import Store
+from windlass._stores.memory import MemoryStore
 from windlass.errors import InvalidOption
 from windlass.testing.faults import Hold
 
@@ -267,6 +271,56 @@ async def test_a_heartbeat_that_hangs_is_as_good_as_none() -> None:
 
         assert left > 0, "it stopped after its lease had run out"
         hold.let_go()
+        await handle.cancel()
+        await handle.wait(timeout=5)
+
+
+class Deaf(ForwardingStore):
+    """A store whose heartbeats, once `deaf`, ignore that they are cancelled, or are cancelled themselves."""
+
+    def __init__(self, inner: Store, deaf: threading.Event, way: str) -> None:
+        super().__init__(inner)
+        self._deaf, self._way = deaf, way
+
+    def another(self) -> "Deaf":
+        return Deaf(self.inner.another(), self._deaf, self._way)
+
+    async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
+        if self._deaf.is_set() and self._way == "is cancelled":
+            waited = asyncio.get_running_loop().create_future()
+            waited.cancel()
+            await waited
+        while self._deaf.is_set():
+            with suppress(asyncio.CancelledError):
+                await pause(0.05)
+        return await self.inner.heartbeat(beat)
+
+
+@pytest.mark.parametrize("way", ["ignores its time-out", "is cancelled"])
+async def test_tasks_are_stopped_in_time_whatever_a_heartbeat_does(way: str) -> None:
+    app = App("memory://")
+    deaf, entered, stopped_at = threading.Event(), asyncio.Event(), list[float]()
+    app.use_store(Deaf(MemoryStore(), deaf, way))
+
+    @app.task(backoff=Backoff(base=0))
+    async def long() -> None:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped_at.append(monotonic())
+
+    async with working(app, lease=3, heartbeat=0.1):
+        handle = await long.aenqueue()
+        await asyncio.wait_for(entered.wait(), 5)
+        entered.clear()
+        deaf.set()
+        cut = monotonic()
+        await eventually(lambda: stopped_at)
+
+        assert stopped_at[0] - cut < 3
+        deaf.clear()
+        await asyncio.wait_for(entered.wait(), 5)  # the worker goes on
         await handle.cancel()
         await handle.wait(timeout=5)
 

@@ -19,7 +19,7 @@ from .._model.lease import CLOSE_TIMEOUT, Claimed, Heartbeat, Lease, ProgressRep
 from .._model.task import Progress, TaskId
 from .._store.outage import Pauses
 from .._store.protocol import Store
-from .._timers import wait_for_event
+from .._timers import Timer, wait_for_event
 from ..errors import StoreError, StoreUnavailable
 from .run import Run
 
@@ -115,6 +115,8 @@ class HeartbeatLoop:
         self._stopping = False
         self._urgent = False  # the next heartbeat must not wait for its turn
         self._running: Future[None] | None = None
+        self._renewed = 0.0  # when the last heartbeat that succeeded was sent
+        self._silence = Timer(self._stop_tasks_if_silent)
 
     def report(self, run: Run, progress: Progress) -> None:
         """Report progress soon; a newer report of the same task replaces an older one."""
@@ -150,33 +152,44 @@ class HeartbeatLoop:
 
     async def _send_all(self, store: Store) -> None:
         self._loop = asyncio.get_running_loop()
-        renewed = monotonic()
+        self._renewed = monotonic()
+        self._stop_tasks_if_silent()
         pauses = Pauses(self._worker.outage, last=min(self._interval, _LAST_PAUSE))
         in_phase = False  # The first interval is random: others may have started at the same instant.
         while not self._stopping:
             sent = monotonic()
-            # Neither a call that hangs nor a pause may outlast the moment to stop tasks.
-            left = self._time_left(renewed)
-            if not left:
-                _call_on(self._workers_loop, self._worker.on_silence, sent - renewed)
             try:
-                async with asyncio.timeout(left or self._stop_after):
+                # A call that hangs ends when tasks must be stopped: the next one takes another connection.
+                async with asyncio.timeout(self._time_left() or self._stop_after):
                     await self._send(store)
-                renewed = sent
+                self._renewed = sent
                 pauses.succeeded()
                 wait = self._interval if in_phase else self._interval * random.random()
                 in_phase = True
             except Exception as error:  # noqa: BLE001 - nothing may end the heartbeat
                 in_phase = False
                 wait = _pause_after(error, pauses)
-                if left and not self._time_left(renewed):
-                    _call_on(self._workers_loop, self._worker.on_silence, monotonic() - renewed)
-                wait = min(wait, self._time_left(renewed) or wait)
+            except asyncio.CancelledError:
+                if _is_cancelled():
+                    raise
+                in_phase = False  # what the call waited for was cancelled, not the heartbeat
+                wait = pauses.grow()
             await self._pause(wait)
+        self._silence.cancel()
 
-    def _time_left(self, renewed: float) -> float:
+    def _stop_tasks_if_silent(self) -> None:
+        """Stop tasks if the session was not renewed in time, whatever became of the call that should have.
+
+        Looks again when it will be time, and every second while heartbeats fail.
+        """
+        left = self._time_left()
+        if not left:
+            _call_on(self._workers_loop, self._worker.on_silence, monotonic() - self._renewed)
+        self._silence.at(asyncio.get_running_loop().time() + (left or _LAST_PAUSE))
+
+    def _time_left(self) -> float:
         """Return the seconds until tasks must be stopped, if the session is not renewed again."""
-        return max(renewed + self._stop_after - monotonic(), 0.0)
+        return max(self._renewed + self._stop_after - monotonic(), 0.0)
 
     async def _send(self, store: Store) -> None:
         await store.open()
@@ -220,6 +233,12 @@ class HeartbeatLoop:
         while not self._stopping and not self._urgent:
             await self._woken.wait()
             self._woken.clear()
+
+
+def _is_cancelled() -> bool:
+    """Whether this task was asked to end, rather than something that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _pause_after(error: Exception, pauses: Pauses) -> float:

@@ -514,8 +514,7 @@ async def test_a_process_of_its_own_stops_to_be_recycled(app: App, caplog: pytes
         assert "replaced handlers still run" not in caplog.text
         third = await report.aenqueue()
         await asyncio.wait_for(run, 10)
-        assert [await timed_out(one) for one in first] == [True, True]
-        assert (await third.task()).state is State.READY
+        assert [await timed_out(one) for one in (*first, third)] == [True, True, True]
 
     why = "stopping: 2 replaced handlers still run, as many as there are slots, and another handler is stuck"
     assert why in caplog.text
@@ -557,6 +556,30 @@ async def test_a_shutdown_does_not_wait_for_replaced_handlers(app: App) -> None:
             handle = await report.aenqueue()
             await until_timed_out(handle)
         assert [one.state for one in await tasks(app)] == [State.SCHEDULED]
+
+
+async def test_a_shutdown_counts_the_attempts_that_timed_out(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise a handler that always hangs would never use up its attempts while workers restart."""
+    release = threading.Event()
+
+    @app.task(timeout=TIMEOUT, max_attempts=1)
+    def report() -> None:
+        release.wait(30)
+
+    async with holding(release):
+        handle = await report.aenqueue()
+        async with working(app, grace=0.05):
+            await eventually(lambda: "still runs" in caplog.text)
+        [line] = await app.operator.attempts(handle.id)
+        task = await handle.task()
+
+    assert (task.state, task.attempt) == (State.DEAD, 1)
+    assert task.error is not None
+    assert task.error.type == "TimedOut"
+    assert line.outcome == "timedout"
+    assert line.duration >= TIMEOUT
 
 
 @pytest.mark.parametrize("options", [{}, {"process": True}])

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -315,6 +317,37 @@ async def test_who_enqueues_is_told_once_that_no_worker_serves_the_queue(
         f" {queue} (store FaultyStore); `windlass worker APP` starts one" for queue in ("mail", "other")
     ]
     assert lines[0].startswith(f"task {first.id} ")
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "blocking"])
+async def test_who_enqueues_within_a_transaction_is_told_as_well(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_async: bool
+) -> None:
+    app = App(f"sqlite:///{tmp_path}/windlass.db")
+
+    @app.task(name="add", queue="mail")
+    async def add() -> None: ...
+
+    def enqueue_within() -> None:
+        with closing(sqlite3.connect(tmp_path / "windlass.db")) as connection:
+            add.using(within=connection).enqueue()
+            add.using(within=connection).enqueue()
+            connection.commit()
+
+    await app.open()
+    if is_async:
+        with closing(sqlite3.connect(tmp_path / "windlass.db")) as connection:
+            await add.using(within=connection).aenqueue()
+            await add.using(within=connection).aenqueue()
+            connection.commit()
+    else:
+        await asyncio.to_thread(enqueue_within)
+    number = len((await app.operator.find(Filter())).items)
+    await app.close()
+
+    assert number == 2
+    lines = [line for line in warnings(caplog) if "no live worker serves queue mail" in line]
+    assert len(lines) == 1
 
 
 async def test_the_store_is_named_by_its_absolute_path(

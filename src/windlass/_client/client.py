@@ -34,7 +34,7 @@ from .blocking_calls import is_on_event_loop, run_without_loop, warn_on_event_lo
 from .builder import TaskBuilder, encoded_payload
 from .published_types import KnownTypes
 from .tasks.predecessors import look_up
-from .tasks.unserved import tell_enqueuer, told_if_unserved
+from .tasks.unserved import is_first, tell_enqueuer, told_if_unserved
 from .tasks.waiter import wait_for_end
 
 R = TypeVar("R")  # the result of a task
@@ -318,10 +318,10 @@ class Client:
         with send_span(batch) as span:
             if within is None:
                 enqueued = await self._enqueue(span.batch)
-                await tell_enqueuer(self._store, batch)
             else:
                 inserted = self._join(within).enqueue(span.batch)
                 enqueued = await inserted if isinstance(inserted, Awaitable) else inserted
+            await tell_enqueuer(self._store, batch)
             span.enqueued(enqueued)
         return self._handles(batch, enqueued)
 
@@ -338,6 +338,8 @@ class Client:
             enqueued = self._join(within).enqueue(span.batch)
             if isinstance(enqueued, Awaitable):
                 raise InvalidOption("this connection is async: use aenqueue within its transaction")
+            if is_first(self._store, batch):
+                loop.run(tell_enqueuer(self._store, batch))
             span.enqueued(enqueued)
         return self._handles(batch, enqueued)
 

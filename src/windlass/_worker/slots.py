@@ -106,15 +106,13 @@ class Slots:
         for run in list(self.running.values()):
             run.request_stop(why)
 
-    def abandon(self) -> list[Run]:
-        """Stop waiting for runs that have not ended, and fence them; return them."""
-        left = list(self.running.values())
-        self.running.clear()
-        for run in left:
+    def abandon(self) -> None:
+        """Stop waiting for runs that have not ended, and fence them."""
+        for run in self.running.values():
             run.stop = Stop.FENCED
+        self.running.clear()
         for slot in self._slots:
             slot.cancel()
-        return left
 
     async def close(self) -> None:
         """End the slots. Runs that have not ended are abandoned."""

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from importlib import metadata
-from time import monotonic
+from time import monotonic, perf_counter
 
 from msgspec.structs import replace
 
@@ -235,9 +235,10 @@ class Worker(Background):
             self._slots.stop_all(Stop.SHUTDOWN)
             # Cancelled handlers may clean up; threads cannot be interrupted, and are abandoned.
             await wait_until(lambda: not self._slots.running, self.changed, _CLEANUP_TIMEOUT)
-            for run in self._slots.abandon():
-                if run.phase is not Phase.SETTLED:
-                    self._settle(run.task, Interrupted(), 0.0)
+            for run in self._slots.running.values():
+                if run.phase is not Phase.SETTLED and not run.is_lost:
+                    self._settle(run.task, run.stop_outcome(), perf_counter() - run.started, run)
+            self._slots.abandon()
         lease = self.settings.lease.total_seconds()  # after which tasks are rescued anyway
         if not await wait_until(lambda: not self._exchange.is_busy, self.changed, lease):
             left = counted(self._exchange.unsettled, "task")
@@ -307,8 +308,7 @@ class Worker(Background):
         if run.phase is Phase.SETTLED:
             self._exchange.settled_elsewhere()
             return
-        task = replace(run.task, cancel_requested=True) if run.stop is Stop.CANCEL else run.task
-        self._settle(task, outcome, seconds, run)
+        self._settle(run.task, outcome, seconds, run)
 
     def _release_unstarted(self) -> None:
         for task in self._slots.take_unstarted():
@@ -317,6 +317,8 @@ class Worker(Background):
     def _settle(self, task: Task, outcome: Outcome, seconds: float, run: Run | None = None) -> None:
         if type(outcome) is Locked:
             self._missing_keys.warn(task, outcome.keys)
+        if run is not None and run.stop is Stop.CANCEL:
+            task = replace(task, cancel_requested=True)
         try:
             secrets = () if run is None else run.secrets
             verdict = decide(task, outcome, self._backoff_of(task.type), random.random(), secrets)

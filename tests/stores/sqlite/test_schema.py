@@ -140,7 +140,7 @@ async def test_outstanding_after_steps_are_tolerated(path: Path, monkeypatch: py
         (NEWEST + 1, Phase.AFTER)
     ]
     assert [f.severity for f in findings if f.subject == "schema"] == [Severity.WARNING]
-    assert "no stuck tasks" in [f.message for f in findings]
+    assert "no expired sessions or orphaned tasks" in [f.message for f in findings]
     await store.close()
 
 

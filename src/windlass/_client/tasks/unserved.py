@@ -41,7 +41,7 @@ async def tell_enqueuer(store: Store, batch: Sequence[NewTask]) -> None:
     Reads from the store only for queues that this process enqueues into for the first time. Nothing is told
     of a store that other processes cannot use: its worker may start later.
     """
-    if not _is_first(store, batch):
+    if not is_first(store, batch):
         return
     hints = _hints_of(store)
     first = {one.queue: one for one in batch if one.queue not in hints.enqueued}
@@ -69,7 +69,7 @@ def name_store(store: Store, name: str) -> None:
     _hints_of(store).store_name = name
 
 
-def _is_first(store: Store, batch: Sequence[NewTask]) -> bool:
+def is_first(store: Store, batch: Sequence[NewTask]) -> bool:
     """Whether a task of these is the first that this process enqueues into its queue."""
     if Capability.SHARE not in store.capabilities:
         return False

@@ -165,7 +165,7 @@ def _tasks(file: File, now: datetime) -> Iterator[Finding]:
         if found[name]:
             yield warning("tasks", f"{what}: {found[name]}; {advice}")
     if not any(found.values()):
-        yield fine("tasks", "no stuck tasks")
+        yield fine("tasks", "no expired sessions or orphaned tasks")
 
 
 def _number(file: File, name: str, parameters: dict[str, object]) -> int:

@@ -317,7 +317,7 @@ async def _tasks(probe: Probe) -> AsyncIterator[Finding]:
             least = "at least " if number == _COUNTED else ""
             yield warning("tasks", f"{least}{number:,} {subject[number > 1]} {problem}")
     if not any(numbers):
-        yield fine("tasks", "no expired sessions, orphaned or stuck tasks")
+        yield fine("tasks", "no expired sessions or orphaned tasks")
 
 
 async def _records(probe: Probe) -> AsyncIterator[Finding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.handlers.crashes import WORKER_FILE, Moment
+from tests.handlers.crashes import Moment
 from tests.handlers.http_sink import Answer, Received, http_sink
 from tests.handlers.pictures import picture
 from tests.handlers.smtp_server import mail_server
@@ -40,11 +40,11 @@ class Case:
     before: int = 1
     during: int = 2
     after: int = 2
-    lost: int | None = 2
+    lost: int = 2
     ends: State = State.COMPLETED
 
-    def promised(self, step: str) -> int | None:
-        found: int | None = getattr(self, step)
+    def promised(self, step: str) -> int:
+        found: int = getattr(self, step)
         return found
 
 
@@ -128,16 +128,6 @@ def bucket(moment: Moment) -> Iterator[tuple[dict[str, str], Callable[[], list[s
         yield storage, lambda: [one.path for one in s3.received if one.method == "PUT"]
 
 
-@contextmanager
-def command(moment: Moment, folder: Path) -> Iterator[World]:
-    """A program that logs its start; if the worker shall die meanwhile, it kills it and stays."""
-    log, script = folder / "log", folder / "program"
-    killing = f'[ "$PPID" = "$(cat {folder / WORKER_FILE})" ] && kill -9 $PPID && exec sleep 60'
-    script.write_text(f"echo $$ >> {log}\n{killing if moment.step == 'during' else ''}\nexit 0\n")
-    table = {"programs": {"it": {"argv": ["/bin/sh", str(script)]}}}
-    yield World(table, {"program": "it"}, lambda: log.read_text().split() if log.exists() else [])
-
-
 CASES = {
     "deliver_webhook": Case("webhooks", webhook),
     "send_email by SMTP or SendGrid": Case("email", smtp()),
@@ -146,7 +136,6 @@ CASES = {
     "generate_report": Case("reports", report),
     "resize_image": Case("images", image),
     "http_request": Case("requests", request),
-    "run_command": Case("commands", command, lost=None),
     "scrape_url": Case("pages", page),
 }
 """By what docs/handlers.md calls them."""

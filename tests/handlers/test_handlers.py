@@ -75,7 +75,6 @@ def test_a_worker_needs_no_app_to_run_them(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "ready-made handlers: resize_image, generate_report, deliver_webhook" in done.stderr
     assert "send_email is off: handlers.email: Object missing required field `sender`" in done.stderr
-    assert "run_command is off: handlers.commands: run_command needs `programs`" in done.stderr
 
 
 def test_a_missing_extra_is_named() -> None:

@@ -22,7 +22,7 @@ from tests.handlers.pictures import picture, png
 from tests.handlers.runs import new_app
 from tests.loops.workers import drained
 from tests.security.probes import ENOUGH, chosen
-from windlass import App, State, Task, handlers
+from windlass import State, Task, handlers
 from windlass.handlers.images.handler import FUNCTION as RESIZE
 from windlass.handlers.images.resize import resize
 from windlass.handlers.pages.extract import FUNCTION as EXTRACT
@@ -346,7 +346,7 @@ async def test_json_in_a_page_does_not_keep_the_rest() -> None:
     assert found["links"] == ["http://example.org/b"]
 
 
-# -- reports and commands ------------------------------------------------------------------------------------
+# -- reports -------------------------------------------------------------------------------------------------
 
 LAUGHS = "<!DOCTYPE lolz [" + "".join(f'<!ENTITY l{n + 1} "{f"&l{n};" * 10}">' for n in range(9)) + "]>&l9;"
 TEXTS = [
@@ -376,18 +376,6 @@ async def test_a_report_is_bounded() -> None:
         with memory_below(3 * BOUNDS.output):
             await verdict(RENDER, report(text), [])
     assert await verdict(RENDER, report("rope"), []) == ""
-
-
-async def test_arguments_that_are_too_long_are_fatal() -> None:
-    app = App("memory://")
-    run = app.include(handlers.Commands(programs={"echo": handlers.Program(argv=("/bin/echo",))}))
-    task = await run.aenqueue(program="echo", args=["x" * 500_000])
-    await drained(app)
-    found = await app.operator.task(task.id)
-    await app.close()
-
-    assert (found.state, found.attempt) == (State.DEAD, 1)
-    assert "longer than the system allows" in message(found)
 
 
 def test_the_corpora_are_large() -> None:

@@ -9,7 +9,6 @@
 `windlass up --handlers` runs all of them for producers in any language. See docs/handlers.md.
 """
 
-from .commands import CommandResult, Commands, Program
 from .email.handler import Email, Receipt
 from .images.handler import Image, Images, Size
 from .pages.extract import Selector
@@ -21,8 +20,6 @@ from .storage import Storage
 from .webhooks import Delivery, Endpoint, Webhooks
 
 __all__ = [
-    "CommandResult",
-    "Commands",
     "Delivery",
     "Email",
     "Endpoint",
@@ -30,7 +27,6 @@ __all__ = [
     "Images",
     "Page",
     "Pages",
-    "Program",
     "Query",
     "Receipt",
     "Report",

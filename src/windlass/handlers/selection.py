@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from .._policy.input.quote import suggestion
 from ..errors import InvalidOption
-from .commands import Commands
 from .email.handler import Email
 from .images.handler import Images
 from .pages.handler import Pages
@@ -19,8 +18,8 @@ from .webhooks import Webhooks
 if TYPE_CHECKING:
     from ..app import App
 
-_Kind = type[Email | Images | Reports | Webhooks | Pages | Requests | Commands]
-_ALL: tuple[_Kind, ...] = (Email, Images, Reports, Webhooks, Pages, Requests, Commands)
+_Kind = type[Email | Images | Reports | Webhooks | Pages | Requests]
+_ALL: tuple[_Kind, ...] = (Email, Images, Reports, Webhooks, Pages, Requests)
 
 KINDS = {kind.table: kind for kind in _ALL}
 """The settings of every handler, by the name of their table."""

@@ -8,7 +8,6 @@ from .._client.schedules import PastTick, ScheduleStatus
 from .._model.brief import Brief
 from .._model.schedule import Missed, Overlap
 from .._model.state import State
-from .._policy.calendar.rule_words import rule_words
 from .._policy.secrets.shown import masked_schedule
 from .fields import Id, Instant, build_document, shown_json
 
@@ -16,8 +15,7 @@ from .fields import Id, Instant, build_document, shown_json
 class ScheduleDocument(Brief, Struct, kw_only=True):
     """A schedule and its state. `next_at` is null while it is paused; `declared`: by a program, in code.
 
-    `description` is its rule in words, empty if it cannot be read. `late`: seconds since the first tick that
-    has not been fired was due; 0 if there is none.
+    `late`: seconds since the first tick that has not been fired was due; 0 if there is none.
     """
 
     name: str
@@ -25,7 +23,6 @@ class ScheduleDocument(Brief, Struct, kw_only=True):
     payload: Any
     cron: str | None
     every: float | None
-    description: str
     zone: str
     missed: Missed
     at_most: int
@@ -86,7 +83,6 @@ def schedule_document(status: ScheduleStatus, *, reveal: bool = False) -> Schedu
         status,
         schedule,
         payload=shown_json(schedule.payload),
-        description=rule_words(schedule),
     )
 
 

@@ -7,6 +7,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from .._policy.input.options import format_duration
 from . import assets, formats
 
 _FORMATS = (
@@ -40,6 +41,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     found.filters |= {name: getattr(formats, name) for name in _FORMATS}
+    found.filters["exact_duration"] = format_duration
     found.globals |= {
         "icon": icon,
         "script": assets.script,

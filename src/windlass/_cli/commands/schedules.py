@@ -11,7 +11,6 @@ from ..._client.builder import checked_payload
 from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
 from ..._documents.schedules import schedule_document
 from ..._model.schedule import Missed, Overlap, Schedule
-from ..._policy.calendar.rule_words import rule_words
 from ..._policy.schedule import MAX_AT_MOST, rule_text
 from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options, name_command, reveal_option
@@ -223,7 +222,6 @@ def _fields(status: ScheduleStatus, now: datetime, *, reveal: bool) -> list[tupl
         ("state", _state(status)),
         ("error", (status.error or "", "red")),
         ("rule", rule_text(schedule)),
-        ("in words", rule_words(schedule)),
         ("zone", schedule.zone if schedule.cron else ""),
         ("next", stamp(status.next_at, now)),
         ("last", stamp(status.last_at, now)),

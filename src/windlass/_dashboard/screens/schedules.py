@@ -1,4 +1,4 @@
-"""Schedules: their rules in words, the next and the last ticks; add, change, pause, run and remove them."""
+"""Schedules: their rules, the next and the last ticks; add, change, pause, run and remove them."""
 
 from collections.abc import Mapping
 from datetime import datetime

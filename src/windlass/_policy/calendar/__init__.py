@@ -1,1 +1,1 @@
-"""Wall clocks and cron: the instants of an expression in a time zone, and rules in words."""
+"""Wall clocks and cron: the instants of an expression in a time zone."""

@@ -33,7 +33,7 @@ servers: ## Install the servers and tools that tests and benchmarks need: Postgr
 
 .PHONY: demo
 demo: setup ## Run the demo
-	@$(BIN)/windlass demo
+	@cd examples && ../$(BIN)/python -m demo
 
 .PHONY: test
 test: setup ## Run the gate: check, coverage of the core, all tests on a sample of stores and examples; within 10 minutes

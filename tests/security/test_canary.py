@@ -282,7 +282,7 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     # These change something, and print no more than names and ids, or run until stopped:
     **dict.fromkeys((
         "alerts add", "alerts remove", "alerts test", "archive stop", "completion", "dead discard",
-        "dashboard", "dead replay", "demo", "enqueue", "keeper", "keys create", "keys list", "keys revoke",
+        "dashboard", "dead replay", "enqueue", "keeper", "keys create", "keys list", "keys revoke",
         "owner", "shards add", "shards drain", "shards list", "shards remove", "shards route",
         "shards routes",
         "keys rotate", "encryption new-key", "encryption rotate", "init", "quotas set", "quotas remove",
@@ -306,7 +306,7 @@ def test_every_command_has_an_entry() -> None:
             assert found is not None
             yield from names(found, (*path, name))
 
-    assert set(names(root)) - {"demo"} == set(COMMANDS) - {"demo"}
+    assert set(names(root)) == set(COMMANDS)
 
 
 def printed(world: World, command: str, store: str) -> Texts:

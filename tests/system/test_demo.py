@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.examples import sample
-from windlass import State, Task
-from windlass._cli.demo.proof import (
+from examples.demo.proof import (
     FAILED,
     REPLAYED,
     RESCUED,
@@ -26,9 +24,11 @@ from windlass._cli.demo.proof import (
     Settlement,
     prove,
 )
-from windlass._model.attempt import Attempt
-from windlass._model.record import Audit
+from tests.examples import sample
+from windlass import State, Task
+from windlass.types import Attempt, Audit
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SMALL = ("--tasks", "150", "--workers", "2")
 EXIT_SECONDS = 20
@@ -38,7 +38,8 @@ EXIT_SECONDS = 20
 def demo(folder: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
     """Run the demo in a pipe, with its temporary folder inside `folder`."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "windlass._cli.main", "demo", *SMALL, *options],
+        [sys.executable, "-m", "demo", *SMALL, *options],
+        cwd=EXAMPLES,
         env={**os.environ, "TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

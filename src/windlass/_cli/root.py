@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version as installed_version
-from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -26,7 +25,6 @@ _MODULES = {
 }
 """The folder of the module that defines a command, both of its name."""
 
-_DEMO = "windlass._cli.demo.command"
 _COMPLETE_VARIABLE = "_WINDLASS_COMPLETE"
 
 
@@ -34,14 +32,14 @@ class Root(Commands):
     """A group that imports its commands lazily and reports errors in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands; `demo` only where it is installed."""
-        return sorted([*super().list_commands(ctx), *_MODULES, *(["demo"] if _has_demo() else [])])
+        """The names of all commands."""
+        return sorted([*super().list_commands(ctx), *_MODULES])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command, or return None if there is none of that name."""
         if cmd_name in self.commands or cmd_name not in self.list_commands(ctx):
             return super().get_command(ctx, cmd_name)
-        module = _DEMO if cmd_name == "demo" else f"windlass._cli.{_MODULES[cmd_name]}.{cmd_name}"
+        module = f"windlass._cli.{_MODULES[cmd_name]}.{cmd_name}"
         found: click.Command = getattr(import_module(module), cmd_name)
         return found
 
@@ -79,13 +77,6 @@ class Root(Commands):
 def _is_text(argument: str) -> bool:
     """Whether it was UTF-8: other bytes arrive as lone surrogates, which no store can keep."""
     return not any("\ud800" <= char <= "\udfff" for char in argument)
-
-
-def _has_demo() -> bool:
-    try:
-        return find_spec(_DEMO) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _say_version(cli: Cli) -> None:

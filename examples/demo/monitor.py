@@ -8,10 +8,10 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ... import App, Dimension, Filter, State
-from ..._model.state import ENDED
+from windlass import App, Dimension, Filter, State
 
 EVERY = 0.25
+ENDED = (State.COMPLETED, State.CANCELLED, State.DEAD)
 RATE_SNAPSHOTS = 8  # over which the rate is measured
 
 

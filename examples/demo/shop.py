@@ -9,7 +9,7 @@ import hashlib
 import time
 from pathlib import Path
 
-from ... import INJECTED, App, Backoff, Context
+from windlass import INJECTED, App, Backoff, Context
 
 STORE = "shop.db"
 EXECUTIONS = "executions.log"

@@ -5,7 +5,8 @@ from itertools import cycle
 
 from msgspec import Struct
 
-from ... import RESULT, Step, chain
+from windlass import RESULT, Step, chain
+
 from . import shop
 
 TENANTS = ("acme", "globex", "initech", "umbra")

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import App, By, Filter, Handle, State, Step
-from ..._model.attempt import Attempt
-from ..._model.state import PENDING
-from ..._model.task import TaskId
-from ..._policy.input.quote import counted
-from ...errors import WindlassError
+from windlass import App, By, Filter, Handle, State, Step
+from windlass.errors import WindlassError
+from windlass.types import Attempt
+
 from . import shop, workload
+from .display import counted
 from .monitor import Monitor
 from .workers import WorkerPool
 
@@ -28,8 +27,8 @@ class Scenario:
         self._monitor = monitor
         self._tell = tell
         self.workers = WorkerPool(folder)
-        self.ledger: set[TaskId] = set()
-        self.discarded: dict[TaskId, Sequence[Attempt]] = {}
+        self.ledger: set[str] = set()
+        self.discarded: dict[str, Sequence[Attempt]] = {}
 
     async def run(self, plan: workload.Plan, workers: int) -> None:
         """Run all steps; no worker is left running afterwards."""
@@ -159,4 +158,4 @@ class Scenario:
         await self._monitor.until(lambda snapshot: snapshot.ended >= share * snapshot.total)
 
     async def _wait_until_all_ended(self) -> None:
-        await self._monitor.until(lambda snapshot: snapshot.count(State.RUNNING, *PENDING) == 0)
+        await self._monitor.until(lambda snapshot: snapshot.ended == snapshot.total)

@@ -8,8 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ... import State
-from ..._policy.input.quote import counted
+from windlass import State
+
 from .monitor import Snapshot
 from .proof import FAILED, RELEASED, REPLAYED, RESCUED, UNEXPLAINED, Proof
 from .shop import STORE
@@ -19,6 +19,11 @@ PLAIN_INTERVAL = 2.0  # seconds between lines
 _STYLES = {State.RUNNING: "cyan", State.COMPLETED: "green", State.CANCELLED: "yellow", State.DEAD: "red"}
 _STATUS_LINES = 16  # lines above the events
 _BAR_WIDTH = 30
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number and its noun: "1 task", "2 tasks"."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 class Plain:
@@ -171,9 +176,9 @@ def show_next(console: Console, kept: Path | None) -> None:
         lines = [f"windlass dead list {store}", f"windlass tasks list {store}"]
     else:
         lines = [
-            "windlass demo --keep    keep this store to explore it",
-            "windlass --help         all commands",
+            "cd examples && python -m demo --keep    keep this store to explore it",
+            "windlass --help                         all commands",
         ]
     console.print("\nTry next:")
-    for line in (*lines, "windlass worker APP     run a worker for your own app"):
+    for line in (*lines, "windlass worker APP                     run a worker for your own app"):
         console.print(f"  {line}", markup=False, soft_wrap=True)

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ... import App, Page, State, Task
-from ..._model.attempt import Attempt
-from ..._model.filter import MAX_PAGE
-from ..._model.record import Audit
-from ..._model.state import ENDED
-from ..._model.task import TaskId
+from windlass import App, Page, State, Task
+from windlass.types import Attempt, Audit
+
+from .monitor import ENDED
 from .shop import EXECUTIONS, SETTLEMENTS
 
 FAILED, RESCUED, RELEASED = "failed", "rescued after a kill", "released by a worker"
@@ -27,7 +25,7 @@ _REASONS = {"failed": FAILED, "crashed": RESCUED, "interrupted": RELEASED}
 class Execution(Struct, frozen=True):
     """One start of a handler, as the handler logged it."""
 
-    task_id: TaskId
+    task_id: str
     fence: int
     attempt: int
 
@@ -35,16 +33,16 @@ class Execution(Struct, frozen=True):
 class Settlement(Struct, frozen=True):
     """One end of a task that the store confirmed, as the worker logged it."""
 
-    task_id: TaskId
+    task_id: str
     event: str
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """All records. `attempts` includes those of discarded tasks."""
 
-    ledger: frozenset[TaskId]
-    tasks: Mapping[TaskId, Task]
-    attempts: Mapping[TaskId, Sequence[Attempt]]
+    ledger: frozenset[str]
+    tasks: Mapping[str, Task]
+    attempts: Mapping[str, Sequence[Attempt]]
     audits: Sequence[Audit]
     executions: Sequence[Execution]
     settlements: Sequence[Settlement]
@@ -81,12 +79,12 @@ class Proof(Struct, frozen=True, kw_only=True):
 
 
 async def gather(
-    app: App, folder: Path, ledger: frozenset[TaskId], discarded: Mapping[TaskId, Sequence[Attempt]]
+    app: App, folder: Path, ledger: frozenset[str], discarded: Mapping[str, Sequence[Attempt]]
 ) -> Evidence:
     """Read all records. `discarded` holds the attempts of discarded tasks, read before they were deleted."""
     tasks = {task.id: task async for task in app.operator.every()}
     attempts = {task_id: await app.operator.attempts(task_id) for task_id in tasks}
-    audits = await app.operator.audit(Page(limit=MAX_PAGE))  # the scenario makes about 40 entries
+    audits = await app.operator.audit(Page(limit=1_000))  # the scenario makes about 40 entries
     return Evidence(
         ledger=ledger,
         tasks=tasks,
@@ -130,7 +128,7 @@ def prove(evidence: Evidence) -> Proof:
 
 def _reasons(evidence: Evidence) -> Iterator[str]:
     """Why each start of a task but the first happened: the outcome of the lease before it."""
-    started: set[TaskId] = set()
+    started: set[str] = set()
     for start in sorted(evidence.executions, key=lambda start: start.fence):
         if start.task_id in started:
             attempts = evidence.attempts.get(start.task_id, ())
@@ -142,7 +140,7 @@ def _reasons(evidence: Evidence) -> Iterator[str]:
         started.add(start.task_id)
 
 
-def _settled_twice(evidence: Evidence) -> set[TaskId]:
+def _settled_twice(evidence: Evidence) -> set[str]:
     """Tasks with more ends than lives, by the workers' receipts or by the attempt log."""
     ends = Counter(one.task_id for one in evidence.settlements if one.event in ENDS)
     replays = Counter(audit.task_id for audit in evidence.audits if audit.action == "replay")

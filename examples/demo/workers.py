@@ -1,19 +1,21 @@
 """The worker processes of the demo: started, killed, stopped, and none left behind.
 
-Each runs `python -m windlass._cli.demo.workers NAME` in the demo's folder. It ends on SIGTERM, and when the
+Each runs `python -m demo.workers NAME` in the folder of the store. It ends on SIGTERM, and when the
 demo ends for any reason: its standard input is a pipe from the demo, which is closed then.
 """
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 from asyncio.subprocess import PIPE, Process
 from datetime import timedelta
 from pathlib import Path
 
-from ... import WorkerSettings
-from ...errors import StoreError
+from windlass import WorkerSettings
+from windlass.errors import StoreError
+
 from .proof import ENDS
 from .shop import SETTLEMENTS, app, append
 
@@ -44,8 +46,9 @@ class WorkerPool:
         path = self._folder / f"{name}.log"
         with path.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "windlass._cli.demo.workers", name),
+                *(sys.executable, "-m", "demo.workers", name),
                 cwd=self._folder,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,

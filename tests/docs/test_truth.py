@@ -37,13 +37,6 @@ def test_the_map_is_that_of_the_code() -> None:
     )
 
 
-def test_every_decision_is_listed() -> None:
-    page = (DOCS / "architecture.md").read_text()
-    names = [file.name for file in (DOCS / "decisions").glob("*.md")]
-
-    assert not [name for name in names if f"decisions/{name}" not in page]
-
-
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_error_is_explained_under_its_code(kind: type[errors.WindlassError]) -> None:
     page = (DOCS / "errors.md").read_text()

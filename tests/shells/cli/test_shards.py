@@ -143,7 +143,7 @@ def test_commands_show_a_shard_that_does_not_answer_and_use_the_others(run: Run,
 
     assert enqueued.code == 0
     assert frame["missing_shards"] == ["b"]
-    assert [row["queue"] for row in frame["queues"]] == [queue]
+    assert [row["queue"] for row in frame["overview"]["queues"]] == [queue]
     assert "shard b does not answer" in lines
     assert [row["state"] for row in listed] == ["open", "unavailable"]
     assert len(tasks) == 2

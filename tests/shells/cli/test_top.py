@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from tests.servers.process import free_port
 from windlass import State
 from windlass._cli.run.top import Frame, frame_lines
-from windlass._documents.queues import queue_documents
+from windlass._documents.queues import QueueView
 from windlass._observe.overview import Depth, Overview
 
 from .conftest import Run
@@ -50,17 +50,9 @@ def test_one_frame_has_queues_and_failures(
 def test_json_has_one_document_for_a_frame(run: Run, dead: Callable[..., list[str]]) -> None:
     dead("boom")
     row = run("top", "--once", "--json").row
-    assert {
-        "at",
-        "queues",
-        "workers",
-        "failures",
-        "per_minute",
-        "unserved",
-        "unhandled",
-        "missing_shards",
-    } == {*row}
-    assert [queue["counts"]["dead"] for queue in row["queues"] if queue["queue"] == "default"] == [1]
+    assert {"overview", "workers", "failures", "per_minute", "alerts", "missing_shards"} == {*row}
+    queues = row["overview"]["queues"]
+    assert [queue["counts"]["dead"] for queue in queues if queue["queue"] == "default"] == [1]
     assert row["failures"][0]["error"]["message"] == "boom"
 
 
@@ -84,7 +76,7 @@ def test_a_low_terminal_shows_the_busiest_first_and_how_many_are_left_out() -> N
         Depth(queue=name, type="t", state=State.READY, number=2 if name == "q17" else 1) for name in names
     )
     overview = Overview(at=datetime.now(UTC), depths=depths, queues=names)
-    frame = Frame(overview=overview, queues=queue_documents(overview, ()), failures=(), ended={})
+    frame = Frame(overview=QueueView(overview=overview, settings={}).overview_document())
 
     lines = [line.plain for line in frame_lines(frame, 80, 12)]
 
@@ -133,6 +125,6 @@ def test_it_shows_a_store_over_http(
     until(server, "serving")
     row = json.loads(run("top", "--once", "--json", "--store", f"http://127.0.0.1:{port}").out)
     assert row["failures"][0]["error"]["message"] == "boom"
-    assert any(queue["queue"] == "default" for queue in row["queues"])
+    assert any(queue["queue"] == "default" for queue in row["overview"]["queues"])
     server.terminate()
     server.communicate(timeout=50)

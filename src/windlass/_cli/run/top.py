@@ -4,18 +4,17 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._documents.queues import QueueDocument, queue_documents, unhandled_types
+from ..._documents.queues import OverviewDocument, QueueDocument, QueueView
 from ..._documents.tasks import failure_document
-from ..._documents.workers import worker_document
+from ..._documents.workers import WorkerDocument, worker_document
 from ..._model.filter import Failure
-from ..._model.record import Session
-from ..._observe.overview import Overview, read_overview
+from ..._observe.overview import read_overview
 from ..._policy.input.quote import counted
 from ..._store.partial_answers import partial_answers
 from ..._timers import wait_for_event
@@ -34,34 +33,33 @@ _GAP = 2
 _MAX_FAILURES = 10
 _MAX_TROUBLES = 5
 _RATE_OVER = timedelta(minutes=5)
+_COUNTED: Sequence[Literal["ready", "running", "scheduled"]] = ("ready", "running", "scheduled")
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What is shown at one moment. `ended` has completed and failed runs a minute, by queue.
+    """What is shown at one moment, with the names of the raised alerts.
 
-    `missing` are shards that did not answer.
+    `ended` has completed and failed runs a minute, by queue. `missing` are shards that did not answer.
     """
 
-    overview: Overview
-    queues: Sequence[QueueDocument]
-    failures: Sequence[Failure]
-    ended: Mapping[str, tuple[float, float]]
+    overview: OverviewDocument
+    workers: Sequence[WorkerDocument] = ()
+    failures: Sequence[Failure] = ()
+    ended: Mapping[str, tuple[float, float]] = {}
+    alerts: Sequence[str] = ()
     missing: Sequence[str] = ()
 
     def as_document(self) -> dict[str, Any]:
         """The JSON document of `--json`."""
-        at = self.overview.at
         return {
-            "at": at,
-            "queues": self.queues,
-            "workers": [worker_document(one, at) for one in self.overview.workers],
+            "overview": self.overview,
+            "workers": self.workers,
             "failures": [failure_document(one) for one in self.failures],
             "per_minute": {
                 queue: {"completed": completed, "failed": failed}
                 for queue, (completed, failed) in sorted(self.ended.items())
             },
-            "unserved": sorted(self.overview.unserved()),
-            "unhandled": unhandled_types(self.overview),
+            "alerts": self.alerts,
             "missing_shards": self.missing,
         }
 
@@ -144,7 +142,8 @@ async def read_frame(cli: Cli) -> Frame:
 
 
 async def _read_frame(cli: Cli) -> Frame:
-    overview = await read_overview(cli.app.store)
+    seen = await read_overview(cli.app.store)
+    view = QueueView(overview=seen, settings={one.name: one for one in seen.settings})
     minutes = _RATE_OVER.total_seconds() / 60
     completed: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -152,8 +151,9 @@ async def _read_frame(cli: Cli) -> Frame:
         completed[row.queue] += row.total.completed
         failed[row.queue] += row.total.failed
     return Frame(
-        overview=overview,
-        queues=queue_documents(overview, overview.settings),
+        overview=view.overview_document(),
+        workers=[worker_document(one, seen.at) for one in seen.workers],
+        alerts=sorted(name for name, is_raised in seen.alerts.items() if is_raised),
         failures=await cli.operator.failures(limit=_MAX_FAILURES),
         ended={
             queue: (round(completed[queue] / minutes, 1), round(failed[queue] / minutes, 1))
@@ -188,21 +188,18 @@ def _summary(frame: Frame, width: int) -> list[list[Styled]]:
     """Return the lines above the tables: what counts for the whole store."""
     from rich.cells import cell_len
 
-    overview = frame.overview
-    totals: Counter[str] = Counter()
-    for queue in frame.queues:
-        totals.update(queue.counts)
-    raised = sorted(name for name, is_raised in overview.alerts.items() if is_raised)
-    parts: list[Styled] = [(f"{overview.at:%H:%M:%S} UTC", "dim")]
-    parts += [(counted(len(overview.workers), "worker"), ""), (f"{overview.busy}/{overview.slots} busy", "")]
-    parts += [(f"{totals[state]:,} {state}", "") for state in ("ready", "running", "scheduled")]
-    parts += [(f"{totals['dead']:,} dead", "red" if totals["dead"] else "dim")]
-    parts += [] if overview.keeper else [("no keeper", "bold red")]
-    parts += [(f"{stuck:,} stuck", "bold red")] if (stuck := sum(overview.stuck().values())) else []
-    parts += [(f"alert {one_line(name)}", "bold red") for name in raised]
+    seen, workers = frame.overview, frame.workers
+    stuck = sum(len(one.stuck) for one in workers)
+    parts: list[Styled] = [(f"{seen.at:%H:%M:%S} UTC", "dim")]
+    parts += [(counted(len(workers), "worker"), ""), (f"{seen.busy}/{seen.slots} busy", "")]
+    parts += [(f"{seen.counts[state]:,} {state}", "") for state in _COUNTED]
+    parts += [(f"{seen.counts['dead']:,} dead", "red" if seen.counts["dead"] else "dim")]
+    parts += [] if seen.keeper else [("no keeper", "bold red")]
+    parts += [(f"{stuck:,} stuck", "bold red")] if stuck else []
+    parts += [(f"alert {one_line(name)}", "bold red") for name in frame.alerts]
     parts += [(f"shard {name} does not answer", "bold red") for name in frame.missing]
-    troubles = [f"no worker serves {queue}" for queue in sorted(overview.unserved())]
-    troubles += [f"no worker of {one.queue} handles {one.type}" for one in unhandled_types(overview)]
+    troubles = [f"no worker serves {queue}" for queue in seen.unserved or ()]
+    troubles += [f"no worker of {one.queue} handles {one.type}" for one in seen.unhandled or ()]
     parts += [(one_line(text), "bold red") for text in troubles[:_MAX_TROUBLES]]
     if len(troubles) > _MAX_TROUBLES:
         parts += [(f"and {len(troubles) - _MAX_TROUBLES:,} more without a worker", "bold red")]
@@ -216,12 +213,13 @@ def _summary(frame: Frame, width: int) -> list[list[Styled]]:
 
 def _tables(frame: Frame, width: int) -> list[tuple[str, list[list[Styled]]]]:
     """Return the tables that have rows, with their titles; the first row is the head."""
-    queues = sorted(frame.queues, key=lambda one: (-one.counts["ready"], -one.counts["running"], one.queue))
-    workers = sorted(frame.overview.workers, key=lambda one: (-one.worker.busy, one.worker.name))
+    seen = frame.overview
+    queues = sorted(seen.queues, key=lambda one: (-one.counts["ready"], -one.counts["running"], one.queue))
+    workers = sorted(frame.workers, key=lambda one: (-one.busy, one.name))
     tables = (
         ("queues", table_rows(queues, _queue_columns(frame), width)),
         ("workers", table_rows(workers, _worker_columns(frame), width)),
-        ("failures", table_rows(frame.failures, failure_columns(frame.overview.at), width)),
+        ("failures", table_rows(frame.failures, failure_columns(seen.at), width)),
     )
     return [(title, rows) for title, rows in tables if len(rows) > 1]
 
@@ -266,16 +264,16 @@ def _state(queue: QueueDocument) -> Styled:
     return ("", "") if queue.workers or not queue.counts["ready"] else ("no worker", "bold red")
 
 
-def _worker_columns(frame: Frame) -> Sequence[Column[Session]]:
+def _worker_columns(frame: Frame) -> Sequence[Column[WorkerDocument]]:
     now = frame.overview.at
     return (
-        Column("worker", lambda one: one.worker.name, elastic=True, keeps_end=True),
-        Column("busy", lambda one: f"{one.worker.busy}/{one.worker.slots}", right=True),
+        Column("worker", lambda one: one.name, elastic=True, keeps_end=True),
+        Column("busy", lambda one: f"{one.busy}/{one.slots}", right=True),
         Column("heartbeat", lambda one: ago(one.beat_at, now)),
         Column("started", lambda one: ago(one.started_at, now), optional=True),
         Column(
             "queues",
-            lambda one: "all" if one.worker.all_queues else ", ".join(one.worker.queues),
+            lambda one: "all" if one.all_queues else ", ".join(one.queues),
             elastic=True,
         ),
     )

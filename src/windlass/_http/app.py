@@ -18,14 +18,16 @@ from .operation import Operation
 from .resources import store
 from .resources.alerts import alerts
 from .resources.audit import audit
+from .resources.endpoints import endpoints
 from .resources.enqueue import enqueues
 from .resources.events import events
 from .resources.export import archive, export
 from .resources.health import checks, health, metrics
 from .resources.history import histories
 from .resources.keys import keys
-from .resources.limits import endpoints, limits, quotas
+from .resources.limits import limits
 from .resources.queues import queues
+from .resources.quotas import quotas
 from .resources.schedules import schedules
 from .resources.task_types import types
 from .resources.tasks import dead, tasks

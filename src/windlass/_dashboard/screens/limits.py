@@ -9,17 +9,9 @@ from msgspec import Struct
 from ..._documents.limits import LimitDocument, UsageDocument
 from ..._documents.quotas import QuotaDocument
 from ..._html.formats import size
-from ..._http.resources.limits import (
-    enable_endpoint,
-    get_limit,
-    list_endpoints,
-    list_limits,
-    list_quotas,
-    put_limit,
-    put_quota,
-    remove_limit,
-    remove_quota,
-)
+from ..._http.resources.endpoints import enable_endpoint, list_endpoints
+from ..._http.resources.limits import get_limit, list_limits, put_limit, remove_limit
+from ..._http.resources.quotas import list_quotas, put_quota, remove_quota
 from ..._http.web.problems import Problem
 from ..._model.limit import OTHERS
 from ..._policy.input.quote import counted

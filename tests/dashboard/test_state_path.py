@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import App, Backoff, By, Snooze, WorkerSettings
+from windlass._dashboard.screens.task import traceback_parts
 from windlass._dashboard.tasks.state_path import MOVES, draw_path, state_path
-from windlass._dashboard.tasks.tracebacks import traceback_parts
 from windlass._documents.tasks import attempt_document, task_document
 from windlass._model.state import State
 from windlass._stores.memory import MemoryStore

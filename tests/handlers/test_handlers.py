@@ -11,8 +11,7 @@ import pytest
 from tests.docs.blocks import DOCS
 from windlass import App, InvalidOption, handlers
 from windlass._http.app import OPERATIONS
-from windlass._http.docs.declared_types import with_types
-from windlass._http.docs.openapi import document
+from windlass._http.docs.openapi import document, with_types
 from windlass.config import read_settings
 from windlass.handlers.responses import noted_text, retry_after
 from windlass.handlers.selection import KINDS, include_configured

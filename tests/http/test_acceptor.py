@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.loops.workers import eventually
-from windlass._http.server import acceptor
-from windlass._http.server.acceptor import Acceptor
+from windlass._http.server import run as acceptor
+from windlass._http.server.run import Acceptor
 
 
 class Exhausted(socket.socket):

@@ -19,8 +19,8 @@ import pytest
 from tests.security.probes import ENOUGH, chosen
 from windlass import InvalidOption, WindlassError
 from windlass._cli.text import escaped_lines, json_text, one_line
+from windlass._dashboard.screens.task import traceback_parts
 from windlass._dashboard.tasks.qualifiers import InvalidFilter, parse_filter
-from windlass._dashboard.tasks.tracebacks import traceback_parts
 from windlass._html.formats import prose
 from windlass._policy.addresses import parse_networks
 from windlass._policy.alerts import webhook_origin, webhook_url

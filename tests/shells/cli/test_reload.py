@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.loops.workers import eventually
-from windlass._cli.worker.reload import source_folders, watch_sources
+from windlass._cli.worker.supervise import source_folders, watch_sources
 
 from .conftest import Run
 from .processes import until

@@ -7,7 +7,7 @@ import os
 
 from msgspec import Struct
 
-from windlass._stores.redis.connection import scripts
+from windlass._stores.redis.connection import client as scripts
 
 
 class LuaMistake(Struct, frozen=True):

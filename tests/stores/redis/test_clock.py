@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass._stores.redis.connection import clock as module
-from windlass._stores.redis.connection.clock import StoreClock
+from windlass._stores.redis import database as module
+from windlass._stores.redis.database import StoreClock
 from windlass._stores.redis.rows import instant
 
 AHEAD = 1_700_000_000_000_000  # microseconds that the server's clock is ahead of ours

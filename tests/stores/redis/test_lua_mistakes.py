@@ -7,7 +7,7 @@ from subprocess import PIPE, STDOUT, run
 import pytest
 
 from tests.stores.redis.lua_mistakes import LUA_MISTAKES, LuaMistake
-from windlass._stores.redis.connection import scripts
+from windlass._stores.redis.connection import client as scripts
 
 SECONDS = 300
 FAILED = 1  # the status of pytest if tests failed

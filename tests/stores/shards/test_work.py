@@ -16,7 +16,7 @@ from windlass._model.state import State
 from windlass._model.verdict import Receipt
 from windlass._store.protocol import Wake
 from windlass._stores.shards import work
-from windlass._stores.shards.connection import renewals
+from windlass._stores.shards.connection import handle as renewals
 from windlass.errors import SessionLost, StoreUnavailable
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +16,7 @@ from msgspec import json
 
 from ..._policy.input.quote import counted
 from ..._supervisor.supervisor import Kind, Supervisor
+from ..._timers import wait_for_event
 from ..._worker.process import warn_of_left
 from ..._worker.settings import WorkerSettings
 from ...errors import InvalidOption
@@ -24,7 +25,6 @@ from ..exit_codes import ExitCode
 from ..run.health import Health, serve_health
 from ..run.owner import standing_by
 from .process import COMMAND, WorkerProcessSettings
-from .reload import source_folders, watch_sources
 
 if TYPE_CHECKING:
     from ..._observe.metrics import Metrics
@@ -131,3 +131,57 @@ def _shared_metrics(cli: Cli, directory: Path) -> "Metrics":
 
     share_metrics(directory, seat=0)
     return cli.app.metrics()
+
+
+# -- watch source files --------------------------------------------------------------------------------
+
+
+WATCH_SECONDS = 0.5
+
+_SUFFIXES = (".py", ".toml")
+_SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+
+
+def source_folders(target: str | None) -> tuple[Path, ...]:
+    """Return the folders to watch: the current one, and that of the app's package if it is elsewhere."""
+    here = Path.cwd()
+    package = sys.modules.get((target or "").partition(":")[0].partition(".")[0])
+    file = getattr(package, "__file__", None)
+    if file is None or (folder := Path(file).resolve().parent).is_relative_to(here):
+        return (here,)
+    return (here, folder)
+
+
+async def watch_sources(folders: Iterable[Path], changed: Callable[[Sequence[str]], None]) -> None:
+    """Call `changed` with the source files that were written, added or removed, until cancelled.
+
+    Files are looked at every half second: that needs no dependency and works on every file system.
+    """
+    folders, never = tuple(folders), asyncio.Event()
+    seen = await asyncio.to_thread(_stamps, folders)
+    while True:
+        await wait_for_event(never, WATCH_SECONDS)
+        found = await asyncio.to_thread(_stamps, folders)
+        if found != seen:
+            changed(sorted({path for path, _ in found.items() ^ seen.items()}))
+            seen = found
+
+
+def _stamps(folders: Iterable[Path]) -> dict[str, int]:
+    return {path: stamp for folder in folders for path, stamp in _files(str(folder))}
+
+
+def _files(folder: str) -> Iterator[tuple[str, int]]:
+    """Yield source files with the instant of their last change; hidden folders and packages are skipped."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name in _SKIPPED:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if not Path(entry.path, "pyvenv.cfg").exists():
+                        yield from _files(entry.path)
+                elif entry.name.endswith(_SUFFIXES):
+                    yield entry.path, entry.stat().st_mtime_ns
+    except OSError:  # it was removed meanwhile, or may not be read
+        return

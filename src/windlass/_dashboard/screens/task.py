@@ -1,6 +1,7 @@
 """One task: its facts, states, attempts, payload and result; cancel, replay, edit and discard it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,13 +22,13 @@ from ..._http.web.problems import Problem
 from ..._model.brief import Brief
 from ..._model.key import Scope
 from ..._model.state import ENDED, REPLAYABLE, State
+from ..._policy.failure import is_own_code
 from ..._policy.input.trace import Trace, parse_trace
 from ..._policy.secrets.fields import MASK
 from ...errors import NotFound
 from ..page import Done, Pages
 from ..tasks.chain_graph import Graph
 from ..tasks.state_path import draw_path, state_path
-from ..tasks.tracebacks import traceback_parts
 from ..view import View
 from .chains import read_graph
 
@@ -204,3 +205,43 @@ def _trace_url(view: View, trace: Trace | None) -> str:
     if trace is None or not url.startswith(("https://", "http://")):
         return ""
     return url.replace("{trace}", trace.trace_id)
+
+
+# -- tracebacks in parts, so that a page can mark the frames of the program's own code -----------------
+
+
+_FRAME = re.compile(r'( *)File "([^"]{1,1000})", line \d+')
+
+
+class Part(Brief, Struct, frozen=True):
+    """Lines of a traceback. `kind`: "own" or "foreign" for a frame, and "" for what is between frames."""
+
+    text: str
+    kind: str = ""
+
+
+def traceback_parts(traceback: str) -> Sequence[Part]:
+    """Divide a traceback into its frames and what is between them; together they are its text."""
+    parts: list[Part] = []
+    lines: list[str] = []
+    kind, depth = "", -1
+
+    def end() -> None:
+        if lines:
+            parts.append(Part("".join(lines), kind))
+            lines.clear()
+
+    for line in traceback.splitlines(keepends=True):
+        if found := _FRAME.match(line):
+            end()
+            kind, depth = ("own" if is_own_code(found[2]) else "foreign"), len(found[1])
+        elif kind and _indent(line) <= depth:
+            end()
+            kind, depth = "", -1
+        lines.append(line)
+    end()
+    return parts
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))

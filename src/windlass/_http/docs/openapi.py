@@ -6,6 +6,7 @@ from functools import lru_cache
 from hashlib import sha256
 from http import HTTPStatus
 from importlib import metadata
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -17,7 +18,6 @@ from ..._handler.spec import HandlerSpec
 from ..operation import JSON, Operation
 from ..web.problems import CODES, TITLES, TYPE, ProblemDocument
 from ..web.router import mount_path
-from .declared_types import with_types
 from .examples import BODIES, HEADERS, RESPONSES
 from .json_schema import Json, Schemas, without_null
 
@@ -196,3 +196,53 @@ def _problem(status: int, schemas: Schemas) -> Json:
     if status in _PROBLEM_HEADERS:
         made["headers"] = {name: HEADERS[name] for name in _PROBLEM_HEADERS[status]}
     return made
+
+
+# -- task types that were declared with an example -----------------------------------------------------
+
+
+_COMPONENT = re.compile(r"[A-Za-z0-9._-]+")  # names that OpenAPI allows
+_REFERENCE = "#/components/schemas/"
+
+
+def with_types(document: Json, types: Iterable[HandlerSpec]) -> Json:
+    """Add the schema of each type's payload, as the component `payload.TYPE`, and its example to a document.
+
+    Fields that are secret are marked `writeOnly`: no response shows them.
+    """
+    for spec in types:
+        schema = _payload_schema(spec, document["components"]["schemas"])
+        for body in _enqueue_bodies(document):
+            body["examples"][spec.name] = _example(spec, schema)
+    return document
+
+
+def _enqueue_bodies(document: Json) -> list[Json]:
+    """Return the bodies that take a task; their single example becomes the first of several."""
+    bodies = []
+    for path in ("/tasks", "/tasks/stream"):
+        for content in document["paths"][path]["post"]["requestBody"]["content"].values():
+            if "example" in content:
+                content["examples"] = {"your own type": {"value": content.pop("example")}}
+            bodies.append(content)
+    return bodies
+
+
+def _example(spec: HandlerSpec, schema: str | None) -> Json:
+    summary = (cleandoc(spec.handler.__doc__ or "") or spec.name).partition("\n")[0]
+    described = {} if schema is None else {"description": f"The payload is a `{schema}`."}
+    return {"summary": summary, **described, "value": {"type": spec.name, "payload": spec.example}}
+
+
+def _payload_schema(spec: HandlerSpec, components: Json) -> str | None:
+    """Add the schema of a type's payload; return its name, or None if the type's name is not one there."""
+    name = f"payload.{spec.name}"
+    if not _COMPONENT.fullmatch(name):
+        return None
+    schema, made = spec.signature.schema(f"{_REFERENCE}{name}.")
+    for field in spec.defaults.secret:
+        if field in schema["properties"]:
+            schema["properties"][field]["writeOnly"] = True
+    components[name] = schema
+    components |= {f"{name}.{inner}": one for inner, one in made.items()}
+    return name

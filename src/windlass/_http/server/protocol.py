@@ -3,8 +3,9 @@
 uvicorn itself waits for the head of a request for ever, however long it grows.
 """
 
+import re
 from asyncio import AbstractEventLoop, TimerHandle, Transport
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, NoReturn, cast
 
@@ -13,7 +14,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from ..web.problems import SAFE_HEADERS, Problem, problem_response
 from .connections import Connections, Place
-from .head import flaw_in_head
 
 HEAD_SECONDS = 5.0
 """Time for the first byte of a connection, and for the rest of a request head after its first byte.
@@ -246,3 +246,32 @@ def _as_bytes(problem: Problem, more: list[tuple[bytes, bytes]]) -> bytes:
     lines = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}".encode()]
     lines += [name + b": " + value for name, value in [*more, *response.raw_headers]]
     return b"\r\n".join([*lines, b"", bytes(response.body)])
+
+
+# -- request heads that have one meaning only ----------------------------------------------------------
+
+
+_VERSIONS = ("1.1", "1.0")
+_HOST = re.compile(rb"([a-z0-9._~%!$&'()*+;=-]+|\[[0-9a-f:.]+\])(:[0-9]{0,5})?", re.IGNORECASE)
+_ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
+
+
+def flaw_in_head(version: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """Return what is wrong with a request head, or None.
+
+    With two hosts, or another one in the target than in Host, a proxy and this server could take different
+    ones for the host that is meant; with several transfer codings, different ends for the end of the body.
+    """
+    hosts = [value for name, value in headers if name == b"host"]
+    if version not in _VERSIONS:
+        return "the version of HTTP must be 1.1 or 1.0"
+    if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
+        return "a request needs exactly one Host header, with a host name"
+    codings = [value for name, value in headers if name == b"transfer-encoding"]
+    if codings and (version == "1.0" or len(codings) > 1 or codings[0].strip().lower() != b"chunked"):
+        return "the only transfer coding is chunked, given once, in HTTP/1.1"
+    if not target.startswith(b"/") and target != b"*":
+        absolute = _ABSOLUTE.match(target)
+        if absolute is None or absolute[1].lower() != hosts[0].lower():
+            return "the target must be a path, or a URL whose host is the one in Host"
+    return None

@@ -1,7 +1,12 @@
 """The store protocol over tables in memory: the specification of every other store."""
 
 import asyncio
+import atexit
+import logging
+import os
 import random
+import sys
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,7 +50,6 @@ from ..rules.sizes import bytes_of, steps_to_come
 from .actions import act, finished_before, rewrite
 from .admission import admit
 from .leases import grant, leased, release_unacknowledged_claims, settle, usages
-from .lost_tasks import report_at_exit
 from .tables import Tables
 
 R = TypeVar("R", bound=Record)
@@ -392,3 +396,35 @@ class MemoryStore:
 
 def _name(record: Record) -> str:
     return record.id if isinstance(record, Session | Audit) else record.name
+
+
+# -- tasks that are lost when the program ends ---------------------------------------------------------
+
+
+logger = logging.getLogger("windlass.store")
+
+_TESTS = "windlass.testing"  # imported by the harness, and in every run of pytest as a plugin
+
+
+def report_at_exit(tables: Tables) -> None:
+    """Log a warning when this process ends if tasks of these tables are lost with it; not in a test run."""
+    _watched.add(tables)
+
+
+def _report() -> None:
+    if _TESTS in sys.modules:
+        return
+    lost = sum(task.state not in ENDED for tables in _watched for task in tables.tasks.values())
+    if lost:
+        logger.warning(
+            "lost %d %s that had not ended: memory:// keeps tasks in the memory of this process, which ends. "
+            "Run a worker in it, as with `async with app.worker():`, or use a store for several processes, "
+            "such as sqlite:///windlass.db",
+            lost,
+            "task" if lost == 1 else "tasks",
+        )
+
+
+_watched: "weakref.WeakSet[Tables]" = weakref.WeakSet()
+atexit.register(_report)
+os.register_at_fork(after_in_child=_watched.clear)  # they are the parent's

@@ -1,8 +1,11 @@
 """Requests to the primary: a pool for each event loop and one for threads without, scripts by their hash."""
 
 import asyncio
+import hashlib
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -11,11 +14,11 @@ from redis import exceptions
 from ....errors import StoreError, StoreUnavailable
 from ...forks import never_free
 from ...pool import Pool, PoolExhausted
+from ..rows import LEASE, NUMBERS, VERSION_BYTES
 from .address import Address
 from .errors import translated, translated_errors
 from .link import Argument, Command, Link
 from .primary import OpenLink, Primary
-from .scripts import script
 from .socket_link import SocketLink, SocketPool
 
 REPLICA_MILLISECONDS = 5_000
@@ -187,3 +190,34 @@ class Client:
 
 def _opener(loop: asyncio.AbstractEventLoop | None) -> OpenLink:
     return SocketLink.open if loop is None else Link.open
+
+
+# -- scripts by name -----------------------------------------------------------------------------------
+# A line `@part` stands for lua/parts/part.lua; `@numbers`, `@lease_numbers` and `@version` for the layout of
+# rows. As a hash names a script, versions of the library with different scripts run side by side.
+
+
+_FOLDER = Path(__file__).parent.parent / "lua"
+_LAYOUT = re.compile(r"@(numbers|lease_numbers|version)\b")
+_SLOT = re.compile(r"^@(\w+)$", re.MULTILINE)
+
+
+class Script(Struct, frozen=True):
+    """The text of a script, and the hash that the server knows it by."""
+
+    name: str
+    text: str
+    sha: str
+
+
+@cache
+def script(name: str) -> Script:
+    """Return the script of lua/<name>.lua."""
+    whole = _SLOT.sub(lambda slot: _read(f"parts/{slot[1]}"), _read(name))
+    layout = {"@numbers": NUMBERS, "@lease_numbers": LEASE, "@version": str(VERSION_BYTES)}
+    text = _LAYOUT.sub(lambda slot: layout[slot[0]], whole)
+    return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _read(name: str) -> str:
+    return (_FOLDER / f"{name}.lua").read_text(encoding="utf-8").rstrip()

@@ -1,8 +1,11 @@
 """ShardHandles: the shards as one handle of the store uses them, and calls of several of them at once."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
+from itertools import islice
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -14,9 +17,7 @@ from ...._store.protocol import Store
 from ....errors import StoreError, StoreUnavailable
 from ..map_watch import MapWatch
 from .registry import ShardRegistry
-from .renewals import Renewals
 from .shard import Shard
-from .task_places import TaskPlaces
 
 T = TypeVar("T")
 
@@ -222,3 +223,57 @@ class OnShards:
 
     def __init__(self, shards: ShardHandles) -> None:
         self._shards = shards
+
+
+# -- when sessions were last renewed on each shard -----------------------------------------------------
+
+
+STOP_AT = 0.8  # of the lease, without a renewal, as workers do when the whole store does not answer
+_MAX_SESSIONS = 10_000
+
+
+class Renewals:
+    """The sessions that this process renews. Shared by its handles."""
+
+    def __init__(self) -> None:
+        self._renewed: dict[str, dict[str, float]] = {}
+
+    def note(self, session: str, shards: Iterable[str], at: float) -> None:
+        """Note that these shards have renewed a session, by a heartbeat that was sent at this time."""
+        renewed = self._renewed.pop(session, {})
+        renewed |= dict.fromkeys(shards, at)
+        self._renewed[session] = renewed  # the newest last
+        if len(self._renewed) > _MAX_SESSIONS:
+            self._renewed.pop(next(iter(self._renewed)), None)
+
+    def silent(self, session: str, lease_for: timedelta) -> set[str]:
+        """Return the shards that have not renewed it for so long that its leases there may soon run out."""
+        oldest = monotonic() - lease_for.total_seconds() * STOP_AT
+        return {name for name, at in self._renewed.get(session, {}).items() if at < oldest}
+
+
+# -- which shard recent tasks are on -------------------------------------------------------------------
+
+
+MAX_PLACES = 100_000
+
+
+class TaskPlaces:
+    """The shards of the tasks that this process enqueued, claimed or found last. A task never moves."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shards: dict[TaskId, str] = {}
+
+    def get(self, task_id: TaskId) -> str | None:
+        """Return the shard of a task, if it is known."""
+        return self._shards.get(task_id)
+
+    def add(self, task_ids: Iterable[TaskId], shard: str) -> None:
+        """Note the shard of tasks; the oldest notes are forgotten."""
+        with self._lock:
+            self._shards.update(dict.fromkeys(task_ids, shard))
+            excess = len(self._shards) - MAX_PLACES
+            if excess > 0:
+                for task_id in list(islice(self._shards, excess + MAX_PLACES // 10)):
+                    del self._shards[task_id]

@@ -14,7 +14,7 @@ from tests.loops.workers import block, drained, working
 from windlass import RESULT, App, State, Task, chain, handlers
 from windlass._stores.memory import MemoryStore
 from windlass.handlers.pages.extract import decoded, extract
-from windlass.handlers.pages.politeness import Politeness
+from windlass.handlers.pages.handler import Politeness
 from windlass.handlers.pages.robots import parse_robots
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.loops.workers import dead_worker, drained, eventually, tasks
 from tests.servers.api import ApiServer
 from windlass import App, Backoff, By, Context, Page, State, chain
-from windlass._dashboard.navigation import ITEMS
+from windlass._dashboard.app import ITEMS
 from windlass._dashboard.view import DashboardSettings
 from windlass._keeper.keeper import Keeper
 from windlass._model.schedule import Tick

@@ -1,12 +1,13 @@
 """The dashboard as an ASGI app below `/dashboard`: finds pages, renders them, and does what forms ask."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 from urllib.parse import quote, unquote
 
 from jinja2 import Template
+from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Send
@@ -27,7 +28,6 @@ from ..errors import WindlassError
 from .access import Resolver
 from .forms import FormToken, personal, remember_name, remember_visitor, require_token, sender, token_of
 from .live import LivePages
-from .navigation import Navigation
 from .page import Action, Pages, Screen, Shown
 from .screens import ALL
 from .sign_in import SignIn
@@ -288,3 +288,55 @@ def _block(template: Template, name: str, data: Mapping[str, Any]) -> str:
 
 def _html(text: str, status: int = 200) -> Response:
     return Response(text, status, media_type="text/html")
+
+
+# -- navigation ----------------------------------------------------------------------------------------
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """An entry of the menu. `key`: typed after `g`, it leads there."""
+
+    path: str
+    label: str
+    icon: str
+    key: str
+
+
+ITEMS = (
+    Item(path="", label="Overview", icon="house", key="o"),
+    Item(path="tasks", label="Tasks", icon="list", key="t"),
+    Item(path="failures", label="Failures", icon="skull", key="f"),
+    Item(path="queues", label="Queues", icon="layers", key="q"),
+    Item(path="limits", label="Limits", icon="gauge", key="i"),
+    Item(path="workers", label="Workers", icon="users", key="w"),
+    Item(path="schedules", label="Schedules", icon="calendar-clock", key="s"),
+    Item(path="chains", label="Chains", icon="git-branch", key="c"),
+    Item(path="metrics", label="Metrics", icon="chart-line", key="m"),
+    Item(path="alerts", label="Alerts", icon="bell", key="a"),
+    Item(path="audit", label="Audit log", icon="scroll-text", key="l"),
+    Item(path="keys", label="Keys", icon="key-round", key="k"),
+    Item(path="health", label="Health", icon="heart-pulse", key="h"),
+)
+
+
+class Navigation:
+    """The menu of the screens that exist."""
+
+    def __init__(self, pages: Sequence[Pages]) -> None:
+        found = {screen.path: screen for some in pages for screen in some.screens}
+        self._items = [(item, found[f"/{item.path}"]) for item in ITEMS if f"/{item.path}" in found]
+
+    def menu(self, view: View, current: Screen | None) -> list[dict[str, Any]]:
+        """Return the entries that the caller may see."""
+        section = None if current is None else current.section
+        return [
+            {
+                "path": item.path,
+                "label": item.label,
+                "icon": item.icon,
+                "key": item.key,
+                "is_current": section == item.path,
+            }
+            for item, screen in self._items
+            if screen.is_open_to(view)
+        ]

@@ -1,5 +1,6 @@
 """API keys: authenticate requests, and check scopes and bounds."""
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -15,8 +16,7 @@ from .._observe.cached_reads import RecentRead
 from .._policy import api_key
 from .._policy.api_key import Rejection
 from .._store.protocol import Store, all_records
-from ..errors import StoreError
-from .key_uses import KeyUses
+from ..errors import StoreError, WindlassError
 from .web.body import header
 from .web.keyless import require_local, require_same_origin
 from .web.problems import Problem
@@ -257,3 +257,55 @@ class Authenticator:
             raise Problem("store-unavailable", "cannot read API keys from the store; retry") from error
         self._keys, self._store_now = keys, now
         self._accepted.clear()
+
+
+# -- when keys were last used --------------------------------------------------------------------------
+
+
+logger = logging.getLogger("windlass.http")
+
+EVERY = timedelta(minutes=1)
+"""How often the use of a key is written."""
+
+_MAX_NOTED = 10_000
+
+
+class KeyUses:
+    """Writes the last use of keys in the background. A write that fails is lost; a later use makes another.
+
+    A key that someone changes meanwhile (rotates, revokes, or another server notes) stays as they left it.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._noted: dict[str, datetime] = {}
+        self._due: dict[str, tuple[ApiKey, datetime]] = {}
+        self._writing: asyncio.Future[None] | None = None
+
+    def note(self, key: ApiKey, now: datetime) -> None:
+        """Note that a key, as it is stored, is used now."""
+        if key.last_used_at is not None and now - key.last_used_at < EVERY:
+            return
+        noted = self._noted.get(key.name)
+        if noted is not None and now - noted < EVERY:
+            return
+        if len(self._noted) >= _MAX_NOTED:
+            self._noted.clear()
+        self._noted[key.name] = now
+        self._due[key.name] = key, now
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write())
+
+    async def _write(self) -> None:
+        try:
+            while self._due:
+                _, (key, now) = self._due.popitem()
+                await self._put(key, replace(key, last_used_at=now))
+        finally:
+            self._writing = None
+
+    async def _put(self, before: ApiKey, used: ApiKey) -> None:
+        try:
+            await self._store.put(used, None, before)
+        except WindlassError as error:
+            logger.debug("did not note the use of key %s: %s", used.name, error)

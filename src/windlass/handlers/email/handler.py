@@ -1,21 +1,24 @@
 """The task type send_email and its settings."""
 
+import re
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 from msgspec import Struct, field
 
 from ..._fetch import Fetched, Fetcher, FetchError, FetchRefused
 from ..._handler.context import INJECTED, Context
 from ..._handler.signature import payload_check
+from ..._model.brief import Brief
 from ..._policy.backoff import Backoff
 from ...errors import InvalidOption
 from ...signals import Fatal, Retry
 from ...tasktype import TaskType
-from ..attempts import earlier_notes
 from ..responses import require_success
-from ..settings import HandlerSettings
+from ..settings import HandlerSettings, required
 from ..storage import DEFAULT_STORAGE, FileMissing, Storage, open_storage
 from .apis import MAILGUN_URL, SENDGRID_URL, MailgunProvider, SendGridProvider
 from .message import (
@@ -32,7 +35,6 @@ from .message import (
 )
 from .provider import NotSent, Provider, Sent
 from .smtp import SmtpProvider, SmtpServer, StartTls
-from .templates import Rendered, Templates
 
 if TYPE_CHECKING:
     from ...app import App
@@ -198,7 +200,7 @@ class _Sender:
         accepted = len(mail.recipients) - len(sent.refused)
         return Receipt(message_id=mail.message_id, accepted=accepted, refused=sent.refused)
 
-    def _rendered(self, template: str | None, values: Any) -> Rendered:
+    def _rendered(self, template: str | None, values: Any) -> "Rendered":
         if template is None:
             return Rendered(None, None, None)
         if self._templates is None:
@@ -271,3 +273,79 @@ class _Sender:
 
 def _digest(address: str) -> str:
     return sha256(address.encode()).hexdigest()[:10]
+
+
+# -- attempts ------------------------------------------------------------------------------------------
+
+
+_NOT_COUNTED = ("released", "snoozed", "stopped")  # after these the next attempt has the same number
+
+
+async def earlier_notes(app: "App", ctx: Context) -> list[dict[str, Any]]:
+    """Return the notes of each earlier attempt, the newest first; {} for one that noted nothing.
+
+    Attempts before a replay are left out: who replays a task wants it to run again.
+    """
+    if ctx.fence == 1:
+        return []
+    notes: list[dict[str, Any]] = []
+    expected = ctx.attempt
+    for one in reversed(await app.operator.attempts(ctx.task_id)):
+        repeats = one.number == expected and one.outcome in _NOT_COUNTED
+        if not repeats and one.number != expected - 1:
+            break
+        expected = one.number
+        notes.append({} if one.notes is None else msgspec.json.decode(one.notes))
+    return notes
+
+
+# -- templates -----------------------------------------------------------------------------------------
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+class Rendered(Brief, Struct, frozen=True):
+    """What the files of a template give; None where there is no file."""
+
+    subject: str | None
+    text: str | None
+    html: str | None
+
+
+class Templates:
+    """The templates in a directory: NAME.subject.txt, NAME.txt and NAME.html, of which HTML is escaped."""
+
+    def __init__(self, directory: str) -> None:
+        if not Path(directory).is_dir():
+            raise InvalidOption(f"templates: there is no directory {directory}")
+        jinja = required("jinja2", "email", "a template of send_email")
+        sandbox = required("jinja2.sandbox", "email", "a template of send_email")
+        self._failure: type[Exception] = jinja.TemplateError
+        self._missing: type[Exception] = jinja.TemplateNotFound
+        self._environment = sandbox.ImmutableSandboxedEnvironment(
+            loader=jinja.FileSystemLoader(directory),
+            autoescape=lambda name: name is not None and name.endswith(".html"),
+            undefined=jinja.StrictUndefined,
+        )
+
+    def render(self, name: str, values: dict[str, Any]) -> Rendered:
+        """Render a template's files. Raises InvalidOption if it does not exist or a value is missing."""
+        if not _NAME.fullmatch(name):
+            raise InvalidOption(f"{name[:100]!r} is not the name of a template")
+        subject = self._part(f"{name}.subject.txt", values)
+        text, html = self._part(f"{name}.txt", values), self._part(f"{name}.html", values)
+        if text is None and html is None:
+            raise InvalidOption(f"there is no template {name!r}: neither {name}.txt nor {name}.html")
+        return Rendered(None if subject is None else " ".join(subject.split()), text, html)
+
+    def _part(self, file: str, values: dict[str, Any]) -> str | None:
+        try:
+            return str(self._environment.get_template(file).render(values))
+        except self._missing as missing:
+            name = getattr(missing, "name", None)
+            if name != file:  # one that it includes
+                raise InvalidOption(f"template {file} includes {name}, which does not exist") from None
+            return None
+        except (self._failure, TypeError, ValueError, ArithmeticError, OverflowError) as error:
+            raise InvalidOption(f"template {file} failed: {error}") from None

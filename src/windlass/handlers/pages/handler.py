@@ -1,6 +1,7 @@
 """The task type scrape_url and its settings."""
 
 import asyncio
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -20,7 +21,6 @@ from ..responses import require_success
 from ..sandbox import Bounds, SandboxError, run_in_sandbox
 from ..settings import HandlerSettings, required
 from .extract import FUNCTION, Part, Selector, Wanted
-from .politeness import Politeness
 from .robots import MAX_BYTES, Robots, parse_robots
 
 if TYPE_CHECKING:
@@ -234,3 +234,39 @@ def _charset(fetched: Fetched) -> str | None:
 def _ordered(parts: list[Part]) -> tuple[Part, ...]:
     """Return each part once, `text` last, for which scripts are removed from the page."""
     return tuple(sorted(dict.fromkeys(parts), key=lambda part: part == "text"))
+
+
+# -- politeness ----------------------------------------------------------------------------------------
+# Tasks for one host already start apart, by a limit of the store. This is for what that limit cannot know:
+# redirects to other hosts, and sites that ask for longer pauses.
+
+
+MAX_TICKETS = 100_000
+
+
+class Politeness:
+    """Gives each task its turn for a host, in this process.
+
+    A task that has to wait is told how long, and comes back at its turn.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._free_at: dict[str, float] = {}  # by host
+        self._tickets: dict[tuple[str, str], float] = {}  # by host and task: when it is its turn
+
+    def wait(self, host: str, task_id: str, pause: float) -> float:
+        """Return the seconds until this task's turn; 0 if it is now, and then the turn is used up."""
+        now = self._clock()
+        ticket = self._tickets.pop((host, task_id), None)
+        if ticket is None:
+            if len(self._free_at) >= MAX_TICKETS:
+                self._free_at = {one: at for one, at in self._free_at.items() if at > now}
+            ticket = max(self._free_at.get(host, now), now)
+            self._free_at[host] = ticket + pause
+        if ticket <= now:
+            return 0.0
+        if len(self._tickets) >= MAX_TICKETS:  # of tasks that ran elsewhere, or were cancelled
+            self._tickets.clear()
+        self._tickets[host, task_id] = ticket
+        return ticket - now

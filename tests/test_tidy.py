@@ -46,6 +46,7 @@ BANNED_WORDS = {
 }
 BANNED_STEM = re.compile(rf"({'|'.join(BANNED_WORDS)})(e|es|s|ed|er|ers|ing)?")
 BANNED_FILES = {"base", "common", "helpers", "manager", "misc", "util", "utils"}
+TRIES_MORE = re.compile(r"\bmark\.(more|full|chaos)\b|\bgiven\(")  # in the rest, or in no gate
 UNSAFE_MODULES = {"cloudpickle", "dill", "marshal", "pickle", "shelve"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -190,6 +191,60 @@ def no_sleeping(file: File) -> Iterator[str]:
             yield f"line {node.lineno}: tests wait for an event or turn the clock, they do not sleep"
 
 
+def what_tries_more_is_marked(file: File) -> Iterator[str]:
+    names = names_by_size(file)
+    if any(TRIES_MORE.search(ast.unparse(node)) for node in file.tree.body if "pytestmark" in given_by(node)):
+        return
+    for suite in (file.tree, *(node for node in file.tree.body if isinstance(node, ast.ClassDef))):
+        outer = [] if isinstance(suite, ast.Module) else suite.decorator_list
+        for node in suite.body:
+            if not isinstance(node, FUNCTIONS) or not node.name.startswith("test_"):
+                continue
+            marked = any(TRIES_MORE.search(ast.unparse(one)) for one in (*outer, *node.decorator_list))
+            if not marked and (found := names & names_used(node)):
+                yield f"{node.name} tries more in a full run ({', '.join(sorted(found))}): mark it `more`"
+
+
+@cache
+def names_by_size(file: File) -> frozenset[str]:
+    """The names at the top of a test file that depend on how much the tests try: see tests/examples.py."""
+    if file.path == Path("tests/examples.py"):
+        return frozenset({"FULL", "REST"})
+    names = set[str]()
+    for node in file.tree.body:
+        if isinstance(node, ast.ImportFrom) and (path := imported_test_file(file, node)):
+            theirs = names_by_size(_read(path, ROOT))
+            names |= {alias.asname or alias.name for alias in node.names if alias.name in theirs}
+    shared = [(given_by(node), names_used(node)) for node in file.tree.body]
+    while more := {name for given, used in shared if used & names for name in given} - names:
+        names |= more
+    return frozenset(names)
+
+
+def imported_test_file(file: File, node: ast.ImportFrom) -> Path | None:
+    """The file below tests/ that a statement imports from, if any."""
+    folders = file.path.parts[: -node.level] if node.level else ()
+    path = ROOT.joinpath(*folders, *(node.module or "").split(".")).with_suffix(".py")
+    return path if path in TESTS else None
+
+
+def given_by(node: ast.stmt) -> set[str]:
+    """The names that a statement gives to its module."""
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        return {node.name}
+    return {name for part in ast.walk(node) for name in names_given(part)}
+
+
+def names_used(node: ast.AST) -> set[str]:
+    """The names and fixtures that a statement uses, but for what `sample` marks."""
+    match node:
+        case ast.Call(func=ast.Name(id="sample")):
+            return set()
+        case ast.Name(id=name, ctx=ast.Load()) | ast.arg(arg=name):
+            return {name}
+    return {name for part in ast.iter_child_nodes(node) for name in names_used(part)}
+
+
 def no_policy_in_sql(file: File) -> Iterator[str]:
     depth = 0
     for word in re.findall(r"[a-z_]+", without_comments(file.text).lower()):
@@ -225,8 +280,9 @@ PYTHON_RULES: list[Rule] = [
     environment_read_in_one_place,
 ]
 SQL_RULES: list[Rule] = [one_word_per_concept_in_sql, short_files, no_loose_ends, no_policy_in_sql]
-TEST_RULES: list[Rule] = [opens_with_its_purpose, no_sleeping]
+TEST_RULES: list[Rule] = [opens_with_its_purpose, no_sleeping, what_tries_more_is_marked]
 
+IMPORT = "from tests.examples import FULL\n"
 BREACHES: list[tuple[Rule, str, str]] = [
     (one_word_per_concept, "a.py", "class JobState: ..."),
     (one_word_per_concept, "a.py", "def f(*, acked): ..."),
@@ -259,6 +315,14 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (no_sleeping, "a.py", "time.sleep(1)"),
     (no_sleeping, "a.py", "async def f(): await asyncio.sleep(0.1)"),
     (no_sleeping, "a.py", "from time import sleep"),
+    (what_tries_more_is_marked, "a.py", f"{IMPORT}def test_a(): f(9 if FULL else 1)"),
+    (what_tries_more_is_marked, "a.py", f"{IMPORT}MANY = 9 if FULL else 1\nasync def test_a(): f(MANY)"),
+    (what_tries_more_is_marked, "a.py", f"{IMPORT}def few(): f(FULL)\nclass TestA:\n def test_a(_, few): 1"),
+    (
+        what_tries_more_is_marked,
+        "tests/security/a.py",
+        "from .probes import chosen as some\n@parametrize('n', some(X))\ndef test_a(n): ...",
+    ),
     (no_policy_in_sql, "a.sql", "SELECT CASE WHEN attempt >= max_attempts THEN 'dead' END"),
 ]
 ALLOWED: list[tuple[Rule, str, str]] = [
@@ -274,6 +338,11 @@ ALLOWED: list[tuple[Rule, str, str]] = [
     (nothing_unsafe, "a.py", "re.compile('x'); yaml.safe_load(text); connection.exec(1)"),
     (environment_read_in_one_place, "config.py", "import os; os.environ['X']"),
     (no_sleeping, "a.py", "async def f(): await asyncio.sleep(0)"),
+    (what_tries_more_is_marked, "a.py", f"{IMPORT}@pytest.mark.more\ndef test_a(): f(FULL)"),
+    (what_tries_more_is_marked, "a.py", f"{IMPORT}pytestmark = pytest.mark.full\ndef test_a(): f(FULL)"),
+    (what_tries_more_is_marked, "a.py", f"{IMPORT}@given(x)\ndef test_a(): f(FULL)"),
+    (what_tries_more_is_marked, "a.py", f"{IMPORT}@parametrize('n', sample([1], [FULL]))\ndef test_a(): 1"),
+    (what_tries_more_is_marked, "a.py", "FULL = {}\ndef test_a(): f(FULL)"),
     (no_policy_in_sql, "a.sql", "SELECT CASE WHEN a THEN 1 END, max_attempts FROM task"),
 ]
 

@@ -45,6 +45,7 @@ async def stored(store: Store) -> int:
     return sum(one.number for one in await store.count(Filter(), ()))
 
 
+@pytest.mark.more
 async def test_as_many_tasks_as_a_call_may_have(open_url: str, store: Store) -> None:
     app = App(open_url)
 

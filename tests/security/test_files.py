@@ -189,6 +189,7 @@ async def test_the_storage_may_itself_be_a_link(tmp_path: Path) -> None:
     assert await files.get("a/c", 10) == b"rope"
 
 
+@pytest.mark.more
 async def test_a_folder_is_swapped_while_files_are_written(tmp_path: Path, outside: Path) -> None:
     directory = tmp_path / "storage"
     files = LocalFiles(directory)

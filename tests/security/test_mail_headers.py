@@ -195,6 +195,7 @@ async def test_only_the_intended_headers_arrive() -> None:
     assert None in arrived
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("word", chosen(WORDS, 4))
 @pytest.mark.parametrize("kind", [*PEOPLE, "subject", "attachments"])
 async def test_an_encoded_word_is_refused_at_enqueue(word: str, kind: str) -> None:

@@ -143,6 +143,7 @@ async def test_no_page_of_a_mounted_dashboard_has_one(world: World, scopes: tupl
     assert sum(one.status == 200 for one in answers) >= 50
 
 
+@pytest.mark.more
 async def test_no_command_prints_one(world: World) -> None:
     answers = await asyncio.to_thread(lambda: [*commands(world, "operator")])
 

@@ -121,6 +121,7 @@ async def silent(port: int, open_lines: AsyncExitStack) -> StreamReader:
     return reader
 
 
+@pytest.mark.more
 async def test_silent_sockets(served: Served) -> None:
     async with AsyncExitStack() as lines, alive(served, f"{SOCKETS:,} silent sockets"):
         readers = [await silent(served.port, lines) for _ in range(SOCKETS)]
@@ -131,6 +132,7 @@ async def test_silent_sockets(served: Served) -> None:
             await asyncio.gather(*(reader.read() for reader in readers))
 
 
+@pytest.mark.more
 async def test_streams_of_one_key(served: Served) -> None:
     async with served.client(served.attacker) as http:
         task = (await http.post("/tasks", json={"type": "t", "delay": 1000})).json()["id"]
@@ -215,6 +217,7 @@ def odd_bodies() -> Iterator[tuple[str, str, bytes]]:
     yield "a line without end", "/tasks/stream", b'{"type":"' + b"t" * 2_000_000
 
 
+@pytest.mark.more
 async def test_odd_bodies(served: Served) -> None:
     async with served.client(served.attacker) as http, alive(served, "bodies that are slow to read"):
         for what, path, body in odd_bodies():
@@ -243,6 +246,7 @@ async def test_hostile_bodies(served: Served) -> None:
     assert served.weight("VmHWM:") < 1_200 * MEGABYTE
 
 
+@pytest.mark.more
 async def test_slow_readers(served: Served) -> None:
     """Each asks for something and never reads the answer."""
     async with served.client(served.worker) as http:
@@ -265,6 +269,7 @@ async def test_slow_readers(served: Served) -> None:
     assert served.weight("VmHWM:") < 600 * MEGABYTE
 
 
+@pytest.mark.more
 def test_memory_returns_after_unread_responses(served: Served) -> None:
     """Pipelined requests, whose responses are not read; then their clients are gone. Three times."""
     before = served.weight("VmRSS:")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from tests.examples import FULL, sample
+from tests.examples import sample
 from tests.servers.postgres import Postgres
 from windlass._stores.postgres import schema
 from windlass._stores.postgres.connection.address import parse
@@ -23,8 +23,8 @@ from .conftest import new_schema
 
 Node = dict[str, Any]
 
-SERVERS = ("postgres_newest", "postgres15") if FULL else ("postgres_newest",)
-ON_EACH_SERVER = sample(SERVERS[:1], SERVERS[1:])
+ON_EACH_SERVER = sample(["postgres_newest"], ["postgres15"])
+SERVERS = tuple(one if isinstance(one, str) else one.values[0] for one in ON_EACH_SERVER)
 NOW = datetime.now(UTC)  # once, as midnight may pass during a run
 YESTERDAY = NOW.date() - timedelta(days=1)
 GUARDED = re.compile(r"task|history(_\w+)?|idempotency|dependency|attempt|permit|bucket")

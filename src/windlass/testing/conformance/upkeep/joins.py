@@ -285,21 +285,33 @@ class TestJoins(StoreTest):
     async def test_a_replay_and_a_prune_at_once_leave_no_join_without_its_results(
         self, worker: ManualWorker, other: Store
     ) -> None:
-        joins = [await group(self, worker) for _ in range(3)]
+        joins = [await group(self, worker) for _ in range(6)]
         for _ in joins:
             await self.settle_now(bury(await worker.claim_one("last")))
         self.clock.advance(2 * WEEK)
-        action = Replay(by=OPERATOR)
+        ids = [last for last, _ in joins]
 
-        await asyncio.gather(
+        assert await self.replayed(ids[0]) == 1  # the replay first: the prune keeps what it takes
+        both = await asyncio.gather(
+            *(self.replayed(last) for last in ids[1:3]),
             other.prune(Retention(), limit=100),
-            *(self.store.apply(action, Filter(ids=(last,)), limit=1) for last, _ in joins),
+            *(self.replayed(last) for last in ids[3:5]),
             other.prune(Retention(), limit=100),
         )
+        await other.prune(Retention(), limit=100)  # those may leave out what changes meanwhile
+        assert await self.replayed(ids[5]) == 0  # the prune first: there is nothing to replay
 
-        for last, members in joins:
-            if await self.exists(last) and await self.state_of(last) is State.READY:
+        numbers = [1, *both[0:2], *both[3:5], 0]
+        for (last, members), number in zip(joins, numbers, strict=True):
+            assert await self.exists(last) == bool(number)
+            if number:
+                assert await self.state_of(last) is State.READY
                 assert await self.number_of(members) == len(members)
+
+    async def replayed(self, task_id: TaskId) -> int:
+        """Replay a task, if it is there; return how many were replayed."""
+        done = await self.store.apply(Replay(by=OPERATOR), Filter(ids=(task_id,)), limit=1)
+        return len(done.ids)
 
     async def test_an_enqueue_and_a_prune_at_once_leave_no_join_without_its_results(
         self, worker: ManualWorker, other: Store

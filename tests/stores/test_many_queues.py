@@ -7,9 +7,9 @@ import pytest
 from windlass import App, WorkerSettings
 from windlass._store.protocol import Store
 
-QUEUES = [f"customer-{number:03}" for number in range(200)]
+QUEUES = [f"customer-{number:03}" for number in range(600)]
 CALLERS = 128
-LIMIT_SECONDS = 40.0
+LIMIT_SECONDS = 60.0
 
 
 async def enqueued(store: Store) -> tuple[App, list[str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from tests.foreign_input import task
 from tests.http.conftest import Ask
 from tests.http.problem import problem
 from windlass import RESULT, App
+from windlass._cli.root import root
 from windlass._http.store_input import LARGE, MAX_AT_ONCE
 from windlass._http.web.json_structure import MAX_NESTING, listed_places
 from windlass._http.web.problems import Problem
@@ -164,6 +166,19 @@ async def test_bounds_of_a_batch(ask: Ask, remote: HttpStore, store: Store) -> N
         InvalidOption, match=r"this enqueue is 68,.* takes at most 67,108,864 .*: nothing was sent"
     ):
         await remote.enqueue(large)
+    assert await stored(store) == 0
+
+
+async def test_a_command_with_more_than_a_request_may_have_stores_nothing(
+    open_url: str, store: Store
+) -> None:
+    lines = b'{"text":"%b"}\n' % (b"x" * 1_000_000) * 68
+    arguments = ("enqueue", "t", "--stdin", "--store", open_url)
+
+    ran = await asyncio.to_thread(CliRunner().invoke, root, arguments, input=lines)
+
+    assert ran.exit_code == 2
+    assert "takes at most 67,108,864 in one call: nothing was sent" in " ".join(ran.stderr.split())
     assert await stored(store) == 0
 
 

@@ -327,6 +327,18 @@ class TestReplay:
         summary = (await on_each.good("GET", "/audit?limit=1"))["items"][0]["summary"]
         assert summary.startswith(f"replayed task {made[-1]} (t), due at 20")
 
+    @pytest.mark.parametrize("pace", [{"per_second": 0.001}, {"spread": 3000}])
+    async def test_many_over_time_into_a_paused_queue(self, pace: dict[str, float], on_each: Api) -> None:
+        made = [await on_each.die(queue="a") for _ in range(3)]
+        await on_each.good("POST", "/queues/a/pause")
+
+        refused = await on_each("POST", "/dead/replay", {"where": {}, **pace})
+
+        assert "Resume queue 'a' first" in problem(refused, 409, "refused")["detail"]
+        assert len(await ids(on_each, "", "/dead")) == len(made)
+        await on_each.good("POST", "/queues/a/resume")
+        assert (await on_each.good("POST", "/dead/replay", {"where": {}, **pace}))["number"] == len(made)
+
     @pytest.mark.parametrize("pace", [{"per_second": 0}, {"spread": -1}, {"per_second": 1, "spread": 1}])
     async def test_many_at_no_pace(self, pace: dict[str, float], api_of: Api) -> None:
         response = await api_of("POST", "/dead/replay", {"where": {}, **pace})

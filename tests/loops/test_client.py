@@ -139,6 +139,16 @@ async def test_many_are_enqueued_all_or_none(app: App) -> None:
     assert len(await tasks(app)) == 1
 
 
+async def test_more_than_a_call_may_have_are_refused_together(app: App) -> None:
+    @app.task
+    async def note(n: int) -> int:
+        return n
+
+    with pytest.raises(InvalidOption, match="at most 100,000 tasks, not 100,001; split it"):
+        await app.client.enqueue_many([note.step(n=1)] * 100_001)
+    assert await tasks(app) == []
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

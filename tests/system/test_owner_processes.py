@@ -3,7 +3,7 @@
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from tests.system.fleet import ROOT, wait_until
 from tests.system.supervised import Supervised
 from windlass import App, Filter, Page, State
 
+STOP_SECONDS = 20.0
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 PROGRAM = """
@@ -78,6 +79,10 @@ class Shop:
     def enqueue(self, number: int, seconds: float) -> None:
         self.app.sync_client.enqueue_many([self._nap.step(seconds=seconds)] * number)
 
+    def enqueue_into(self, queues: Sequence[str]) -> None:
+        batch = [self._nap.using(queue=queue).step(seconds=0) for queue in queues]
+        self.app.sync_client.enqueue_many(batch)
+
     def completed(self) -> int:
         done = Filter(states=(State.COMPLETED,))
         return len(self.app.sync_operator.find(done, Page(limit=1000)).items)
@@ -134,6 +139,23 @@ def test_a_worker_that_is_told_to_stop_settles_before_its_owner_goes(shop: Shop)
 
     shop.worker("next")
     assert shop.completed() == 4
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "all"])
+def test_a_worker_of_hundreds_of_queues_is_told_to_stop(shop: Shop, named: bool) -> None:
+    """More than 512: one by one, their subscriptions would overflow the queue of nats-py."""
+    queues = [f"customer-{number:03}" for number in range(600)]
+    options = [word for queue in queues for word in ("--queue", queue)] if named else ["--all-queues"]
+    worker = shop.worker("only", *options)
+    shop.enqueue_into(queues)
+    wait_until(lambda: len(shop.runs()) == len(queues), 30, what="all run", every=0.05)
+
+    worker.parent.terminate()
+
+    wait_until(lambda: not worker.is_running, STOP_SECONDS, what="it stops", every=0.02)
+    assert worker.parent.returncode == 0
+    assert "has stopped; it ran 600 tasks" in worker.log
+    assert worker.everyone_has_ended()
 
 
 def test_owners_hand_the_store_over(shop: Shop) -> None:

@@ -105,6 +105,17 @@ def test_a_replay_is_spread_over_time(run: Run, dead: Dead, pace: tuple[str, str
     assert "due at" in run("audit", "--limit", "1").out
 
 
+def test_a_replay_over_time_into_a_paused_queue_is_refused(run: Run, dead: Dead) -> None:
+    made = dead("alpha", "beta")
+    run("queues", "pause", "default")
+
+    ran = run("dead", "replay", "--all", "--yes", "--spread", "2h")
+
+    assert ran.code == 3
+    assert "queue 'default' is paused" in ran.err
+    assert states(run) == dict.fromkeys(made, "dead")
+
+
 def test_a_pace_is_for_many_and_there_is_one(run: Run, dead: Dead) -> None:
     (task_id,) = dead("alpha")
 

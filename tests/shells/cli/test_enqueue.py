@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from windlass._client.client import MAX_BATCH
+
 from .conftest import Run
 from .processes import Start, until
 
@@ -167,6 +169,14 @@ def test_lines_of_stdin_become_tasks_all_or_none(run: Run, stored: Callable[[], 
     assert "line 2: the payload contains NaN" in bad.err
     assert (none.code, none.out) == (0, "")
     assert stored() == 3
+
+
+def test_more_lines_than_a_call_may_have_are_refused_together(run: Run, stored: Callable[[], int]) -> None:
+    ran = run("enqueue", "t", "--stdin", stdin="{}\n" * (MAX_BATCH + 1))
+
+    assert ran.code == 2
+    assert "--stdin takes at most 100,000 lines; split the input" in ran.err
+    assert stored() == 0
 
 
 @pytest.mark.parametrize("options", [("{}",), ("--key", "k"), ("--wait",)])

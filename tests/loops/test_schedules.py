@@ -274,7 +274,37 @@ async def test_after_a_day_of_downtime_each_policy_does_what_it_says(
         await eventually(lambda: _is_at(app, START + DAY + HOUR))
 
     assert await instants(app) == [START + n * HOUR for n in hours]
-    assert "ticks between 2026-01-01T00:00:00+00:00 and 2026-01-02T00:30:00+00:00 were missed" in caplog.text
+    assert f"ticks after {START.isoformat()}, up to {(START + DAY).isoformat()}, were missed" in caplog.text
+
+
+@pytest.mark.parametrize("missed", ["skip", "once", "all"])
+async def test_ticks_of_the_last_minute_are_fired_and_not_logged_as_missed(
+    app: App, clock: ManualClock, missed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await app.operator.schedules.add("s", "t", "5s", missed=missed, at_most=2)
+    await Ticker(app.store).fire_due()
+    clock.advance(timedelta(minutes=3))
+    await Ticker(app.store).fire_due()
+
+    late = {"skip": [], "once": [120], "all": [115, 120]}[missed]
+    assert await instants(app) == [START + timedelta(seconds=n) for n in (*late, *range(125, 181, 5))]
+    last = (START + timedelta(minutes=2)).isoformat()
+    assert f"ticks after {START.isoformat()}, up to {last}, were missed" in caplog.text
+
+
+async def test_ticks_before_the_rule_was_changed_are_not_logged_as_missed(
+    app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await app.operator.schedules.add("s", "t", "1h")
+    await Ticker(app.store).fire_due()
+    clock.advance(2 * HOUR)
+    await app.operator.schedules.change("s", rule="30m")
+    changed = clock.now()
+    clock.advance(DAY)
+    await Ticker(app.store).fire_due()
+
+    last = clock.now() - timedelta(minutes=30)
+    assert f"ticks after {changed.isoformat()}, up to {last.isoformat()}, were missed" in caplog.text
 
 
 async def test_catching_up_is_bounded(app: App, clock: ManualClock) -> None:

@@ -119,8 +119,8 @@ class Ticker:
         found = due(schedule, plan.tick, now)
         if found.at is None:
             return
-        if found.missed:
-            _log_missed(schedule, plan.tick.at, now)
+        if found.missed is not None:
+            _log_missed(schedule, *found.missed)
         tick = replace(plan.tick, at=found.at)
         instants = found.instants
         fired = await self._fired_by_former_version(schedule, instants) if plan.is_new else {}
@@ -182,16 +182,16 @@ class Ticker:
             logger.error("cannot fire schedule %s: %s", name, text, exc_info=trace)
 
 
-def _log_missed(schedule: Schedule, since: datetime, now: datetime) -> None:
+def _log_missed(schedule: Schedule, after: datetime, until: datetime) -> None:
     action = {
         Missed.SKIP: "skipping them",
         Missed.ONCE: "firing the last of them",
         Missed.ALL: f"firing the last {schedule.at_most} of them",
     }[schedule.missed]
     logger.warning(
-        "schedule %s: ticks between %s and %s were missed; %s",
+        "schedule %s: ticks after %s, up to %s, were missed; %s",
         schedule.name,
-        since.isoformat(timespec="seconds"),
-        now.isoformat(timespec="seconds"),
+        after.isoformat(timespec="seconds"),
+        until.isoformat(timespec="seconds"),
         action,
     )

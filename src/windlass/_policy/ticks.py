@@ -20,11 +20,14 @@ _DENSE = 60  # ticks in a first look, at most
 
 
 class Due(Struct, frozen=True, gc=False, kw_only=True):
-    """The ticks to fire, oldest first. Every tick up to `at` is then fired or skipped; None: no change."""
+    """The ticks to fire, oldest first. Every tick up to `at` is then fired or skipped; None: no change.
+
+    `missed`: all ticks after the first of these instants, up to the second, were missed; None: none was.
+    """
 
     instants: tuple[datetime, ...] = ()
     at: datetime | None = None
-    missed: bool = False  # whether any tick was missed
+    missed: tuple[datetime, datetime] | None = None
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
@@ -85,7 +88,8 @@ def due(schedule: Schedule, tick: Tick, now: datetime) -> Due:
     if not on_time and not missed:
         return Due()
     fired = () if schedule.missed is Missed.SKIP else missed
-    return Due(instants=(*fired, *on_time), at=(*missed, *on_time)[-1], missed=bool(missed))
+    span = (after, missed[-1]) if missed else None
+    return Due(instants=(*fired, *on_time), at=(*missed, *on_time)[-1], missed=span)
 
 
 def overdue(schedule: Schedule, tick: Tick | None, now: datetime) -> timedelta:

@@ -108,14 +108,14 @@ def test_a_year_long_gap_costs_little(rule: str, limit: int, asked: list[int]) -
 def test_nothing_has_come() -> None:
     found = due(HOURLY, at(NOW), NOW + 59 * MINUTE)
 
-    assert (found.instants, found.at, found.missed) == ((), None, False)
+    assert (found.instants, found.at, found.missed) == ((), None, None)
 
 
 @pytest.mark.parametrize("missed", Missed)
 def test_what_comes_within_the_grace_is_fired_whatever_the_policy(missed: Missed) -> None:
     found = due(replace(HOURLY, missed=missed), at(NOW - MINUTE), NOW + GRACE - SECOND)
 
-    assert (found.instants, found.at, found.missed) == ((NOW,), NOW, False)
+    assert (found.instants, found.at, found.missed) == ((NOW,), NOW, None)
 
 
 def test_all_that_comes_within_the_grace_is_fired() -> None:
@@ -140,13 +140,14 @@ def test_after_a_day_of_downtime_each_policy_does_what_it_says(missed: Missed, f
 
     assert found.instants == tuple(NOW + n * HOUR for n in fired)
     assert found.at == NOW + DAY
-    assert found.missed
+    assert found.missed == (NOW, NOW + DAY)
 
 
 def test_after_downtime_what_is_on_time_is_fired_as_well() -> None:
     found = due(replace(HOURLY, missed=Missed.ONCE), at(NOW), NOW + DAY + SECOND)
 
     assert found.instants == (NOW + 23 * HOUR, NOW + DAY)
+    assert found.missed == (NOW, NOW + 23 * HOUR)
     assert due(HOURLY, at(NOW), NOW + DAY + SECOND).instants == (NOW + DAY,)
 
 

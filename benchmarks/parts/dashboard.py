@@ -2,15 +2,11 @@
 
 import asyncio
 import http.client
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from threading import Event
-from urllib.parse import urlsplit
 
 import psycopg
 
@@ -18,9 +14,10 @@ from benchmarks import databases
 from benchmarks.databases import Databases
 from benchmarks.figures import MILLISECONDS, RATE, TIMES, Figure, Findings, Target, percentile, ratio
 from benchmarks.parts.plan import Plan, url
-from benchmarks.processes import ROOT, run
+from benchmarks.processes import run
 from benchmarks.progress import tell
 from benchmarks.runs import many_tasks
+from benchmarks.server import served
 from benchmarks.sides import WINDLASS
 from benchmarks.worker_drain import drained
 from windlass import App, Filter, Page
@@ -54,7 +51,7 @@ def measure(plan: Plan) -> Findings:
 
 def _screens(findings: Findings, plan: Plan, store: str, where: str, number: int) -> None:
     """Ask each screen often; its p95 is by the client, so what is on the way counts, too."""
-    with _served(where) as address, closing(http.client.HTTPConnection(address, timeout=60)) as client:
+    with served(where) as address, closing(http.client.HTTPConnection(address, timeout=60)) as client:
         for path in _paths(where):
             times = []
             for _ in range(max(10, plan.rounds * 8)):
@@ -103,7 +100,7 @@ def _paths(where: str) -> list[str]:
 def _viewers(findings: Findings, where: str) -> None:
     """Compare what one viewer and many cost the database, in transactions and in blocks it touched."""
     costs = {}
-    with _served(where) as address:
+    with served(where) as address:
         for number in (1, VIEWERS):
             with _watching(address, number):
                 time.sleep(3)
@@ -140,7 +137,7 @@ def _drains(findings: Findings, plan: Plan, server: Databases) -> None:
             with server.fresh(WINDLASS) as fresh:
                 number = plan.on_postgres.drained
                 run(WINDLASS.program, "fill", url=fresh, number=number, at_once=WINDLASS.at_once)
-                with _served(fresh) as address, _watching(address, viewers):
+                with served(fresh) as address, _watching(address, viewers):
                     rates[viewers].append(drained(WINDLASS, fresh, number, folder=plan.folder).rate)
             tell(f"dashboard … drain with {viewers} viewers: {rates[viewers][-1]:,.0f} /s")
     figures = [
@@ -170,33 +167,3 @@ def _watching(address: str, number: int) -> Iterator[None]:
             for _ in range(number):
                 pool.submit(watch)
         yield
-
-
-@contextmanager
-def _served(where: str) -> Iterator[str]:
-    """Run `windlass serve` without a keeper on a store; yield its address."""
-    with closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    command = [sys.executable, "-m", "windlass._cli.main", "serve", "--port", str(port), "--no-keeper"]
-    process = subprocess.Popen([*command, "--store", where], cwd=ROOT, stderr=subprocess.DEVNULL)
-    try:
-        address = urlsplit(f"http://127.0.0.1:{port}").netloc
-        _wait_for(address)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _wait_for(address: str) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            with closing(http.client.HTTPConnection(address, timeout=5)) as client:
-                client.request("GET", "/healthz")
-                client.getresponse().read()
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError(f"the server at {address} did not start")

@@ -1,4 +1,4 @@
-"""Thousands of queues, one for each customer: drain, claim, wake, stop and reading, on each store in turn.
+"""Thousands of queues, one for each customer: drain, claim, wake, stop, reads, pages; on each store in turn.
 
 `named`: the worker names every queue. `all`: it serves whatever queues there are (`all_queues`).
 """
@@ -30,6 +30,7 @@ from benchmarks.parts.plan import Plan, url
 from benchmarks.parts.redis import sides as redis
 from benchmarks.processes import Answer, RunFailed, run, running
 from benchmarks.progress import tell
+from benchmarks.server import served
 from benchmarks.sides import WINDLASS
 from tests.servers.redis import DURABLE
 
@@ -40,6 +41,7 @@ REDIS = "redis"  # the store that the others are compared with
 MOST_TIMES = 3.0
 STOP_SECONDS = 30.0
 LOOKS = 5
+PAGES = ("/queues", "/dashboard/queues", "/metrics")
 _PATHS = count()
 
 NewStore = Callable[[], Any]  # a context manager: the URL of a new, empty store
@@ -81,6 +83,10 @@ def _measured(plan: Plan, new_store: NewStore) -> Iterator[tuple[str, str, float
                 read = run(PROGRAM, "look", **at(url=store, looks=LOOKS))
                 yield "count by queue", MILLISECONDS, read["count"] * 1e3
                 yield "read the overview (/queues, dashboard, metrics)", MILLISECONDS, read["overview"] * 1e3
+                with served(store) as address:
+                    got = run(PROGRAM, "get", address=address, paths=PAGES, looks=LOOKS)
+                for path, seconds in got.items():
+                    yield f"GET {path}", MILLISECONDS, seconds * 1e3
             drained = run(PROGRAM, "drain", **at(url=store, limit=limit, named=named))
         yield f"drain, {way}: time", SECONDS, drained["seconds"]
         yield f"drain, {way}: left", TASKS, drained["left"]

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import http.client
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -18,6 +20,7 @@ from windlass.testing.conformance.steps import worker_on
 ENQUEUES = 128  # under way at a time
 CLAIMED = 10  # tasks at most by one claim
 SLOTS = 100
+CACHED_SECONDS, CACHED_TIMES = 1.1, 10.0  # a server reads again after 1 s and 9 times what the last read took
 GRACE = timedelta(seconds=5)
 _READY = Filter(states=(State.READY,))
 
@@ -120,6 +123,24 @@ def look(url: str, queues: int, looks: int) -> dict[str, Any]:
     return probe.looped(work())
 
 
+def get(address: str, paths: Sequence[str], looks: int) -> dict[str, Any]:
+    """Return the seconds of a GET of each path, after pauses in which what the server caches gets too old."""
+    answer, last = {}, 0.0
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=probe.LIMIT_SECONDS)) as client:
+        for path in paths:
+            taken: list[float] = []
+            for _ in range(looks):
+                time.sleep(max(CACHED_SECONDS, last * CACHED_TIMES))
+                began = time.perf_counter()
+                client.request("GET", path)
+                response = client.getresponse()
+                body = response.read()
+                taken.append(last := time.perf_counter() - began)
+                assert response.status == 200, f"GET {path}: {response.status} {body[:200]!r}"
+            answer[path] = sorted(taken)[looks // 2]
+    return answer
+
+
 def claim(url: str, queues: int, ready: int, looks: int, limit: float) -> dict[str, Any]:
     """Claim naming all queues while none has a task, then while a few of them have one each."""
 
@@ -189,4 +210,4 @@ async def _timed(awaited: Any) -> float:
 
 
 if __name__ == "__main__":
-    probe.main({verb.__name__: verb for verb in (fill, drain, look, claim, serve, send)})
+    probe.main({verb.__name__: verb for verb in (fill, drain, look, get, claim, serve, send)})

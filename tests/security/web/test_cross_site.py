@@ -117,6 +117,7 @@ async def test_cookies_open_no_operation(browser: Browser) -> None:
 
 
 @pytest.mark.more
+@pytest.mark.timeout(300)
 async def test_no_action_without_our_own_page(browser: Browser) -> None:
     """Every action of the dashboard, signing in and out, from pages that do not know the token."""
     before, probes = await browser.everything(), 0

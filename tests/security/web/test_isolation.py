@@ -277,6 +277,7 @@ SEARCHES = (
 
 @bounded
 @pytest.mark.more
+@pytest.mark.timeout(300)
 async def test_every_page_of_the_dashboard(pair: Pair) -> None:
     """Pages, their searches and their live parts, with names of others in the path and in the query."""
     theirs, at, told = pair.full.theirs, pair.full.bounds.others, []

@@ -7,11 +7,13 @@ only as far as they are allowed, each checked as the first URL is.
 
 import _thread
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from ipaddress import IPv6Address
 from time import monotonic
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -25,6 +27,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 _PORTS = {"http": 80, "https": 443}
 _HEADERS = {"User-Agent": "windlass", "Accept-Encoding": "identity", "Connection": "close"}
 _CHUNK = 64 * 1024
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 
 class FetchError(Exception):
@@ -252,11 +255,27 @@ def _checked(url: str) -> SplitResult:
         raise FetchRefused("a URL with a user name or password is not fetched")
     if not url.isascii() or not url.isprintable() or " " in url:
         raise FetchRefused("a URL must be ASCII without spaces")
+    if not _is_host(parts):
+        raise FetchRefused(
+            "the host of a URL must be a name of letters, digits, '-', '_' and '.', or an IPv6 address "
+            "without a zone"
+        )
     try:
         parts.hostname.encode("idna")  # as `socket.getaddrinfo` does
     except UnicodeError:
         raise FetchRefused("the host of a URL must have labels of 1 to 63 characters") from None
     return parts
+
+
+def _is_host(parts: SplitResult) -> bool:
+    """Tell whether a resolver could know the host; a zone is a name of one machine only."""
+    host = parts.hostname or ""
+    if not parts.netloc.startswith("["):
+        return _NAME.fullmatch(host) is not None
+    try:
+        return IPv6Address(host).scope_id is None
+    except ValueError:
+        return False
 
 
 def _not_allowed(address: str) -> FetchRefused:

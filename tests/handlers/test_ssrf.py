@@ -170,3 +170,16 @@ async def test_every_handler_refuses_bad_labels_at_once(
     assert (task.state, task.attempt) == (State.DEAD, 1)
     assert task.error is not None
     assert "1 to 63 characters" in task.error.message
+
+
+@handled
+@pytest.mark.parametrize("host", ["[fe80::1%25lo]", "[fe80::1%lo]", "[v1.a:b]", "a%2eb", 'a"b', "a*b"])
+async def test_every_handler_refuses_odd_hosts_at_once(
+    settings: Any, payload: dict[str, Any], host: str
+) -> None:
+    """Addresses with a zone id, addresses of a later version, and characters that no name has."""
+    task = await ran_at(f"http://{host}/", settings, payload)
+
+    assert (task.state, task.attempt) == (State.DEAD, 1)
+    assert task.error is not None
+    assert "an IPv6 address without a zone" in task.error.message

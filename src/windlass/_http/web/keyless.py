@@ -21,10 +21,15 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.-]+)(?::[0-9]{1,5})?", re.ASCII | 
 _OF_PROXIES = re.compile(
     # by what they tell: of whom the request is, where it was sent, how it came
     rb"forwarded|client-?(?:ip|cert|connection-ip)|(?:connecting|real|user|originating|peer|source)-?ip"
-    rb"|remote-(?:ip|addr|user)|external-address|x-(?:original|rewrite-|real-|url-scheme|scheme|ssl)"
+    rb"|remote-(?:ip|addr|user)|external-address"
+    rb"|x-(?:original|rewrite-|real-|server-|anonymous-|authenticated-|edge|url-scheme|scheme|ssl|tls|https)"
     rb"|http-host|gateway|proxy|varnish|surrogate-|traefik|auth-request|front-end|coming-from|max-forwards"
-    rb"|(?:^| )(?:via|x-host|x-request-start|x-accel-[a-z-]+|x-sendfile-type)(?: |$)"
-    # by who adds them
+    rb"|(?:^| )(?:x-host|x-port|x-protocol|x-request-start|x-accel-[a-z-]+|x-sendfile-type)(?: |$)"
+    # by a word: through whom they came, and who adds them
+    rb"|(?:^|[ -])(?:via|hops?|upstream|backend|balancer|lb|consumer|credential|geoip"
+    rb"|(?:handled|received|relayed|routed|sent|served)-by"
+    rb"|apigee|apisix|bluecoat|caddy|citrix|cloudfront|f5|imperva|istio|kong|krakend|l5d|linkerd|nginx|squid"
+    rb"|sucuri|tyk|zscaler)(?:[ -]|$)"
     rb"|(?:^| )(?:cf|cdn|ali-cdn|fly|fastly|akamai|ngrok|tailscale|wl|x-(?:nf|akamai|amzn|amz-cf|appengine"
     rb"|arr|azure|cloud|cdn|envoy|fastly|goog|iap|ms-client-principal|ms-token|vercel|now|render|railway|heroku|authentik|authelia"
     rb"|pomerium|teleport))-"
@@ -48,7 +53,7 @@ def require_local(headers: Headers, http_version: str) -> None:
     if http_version == "1.0":
         raise _forwarded("HTTP/1.0")
     names = dict(headers)
-    if _OF_PROXIES.search(b" ".join(names)):
+    if _has_proxy_header(b" ".join(names)):
         found = next(filter(_OF_PROXIES.search, names))
         raise _forwarded(f"the header {found.decode('latin-1')}")
     hosts: tuple[bytes, ...] = (names.get(b"host", b""),)
@@ -87,6 +92,11 @@ def require_same_origin(
             "forms are not supported: send JSON, with Content-Type: application/json, or no Content-Type if "
             "there is no body",
         )
+
+
+@lru_cache(maxsize=64)  # a program sends the same names each time
+def _has_proxy_header(names: bytes) -> bool:
+    return _OF_PROXIES.search(names) is not None
 
 
 @lru_cache(maxsize=64)

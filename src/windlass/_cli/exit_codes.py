@@ -12,6 +12,7 @@ import click
 
 from ..errors import NotFound, Refused, SchemaMismatch, StoreError, UsageError, WindlassError
 from .output import stderr
+from .passwords import without_passwords
 from .text import one_line
 
 
@@ -68,12 +69,12 @@ def guarded(work: Callable[[], object], arguments: Sequence[str]) -> int:
         error.show()
         return ExitCode.USAGE
     except click.ClickException as error:
-        report("usage", _message(error), as_json=as_json)
+        report("usage", without_passwords(_message(error), arguments), as_json=as_json)
         return ExitCode.USAGE
     except WindlassError as error:
         if debug:
-            traceback.print_exc()
-        report(error.code, str(error), as_json=as_json)
+            print(without_passwords(traceback.format_exc(), arguments), file=sys.stderr, end="")
+        report(error.code, without_passwords(str(error), arguments), as_json=as_json)
         return code_of(error)
     except BrokenPipeError:
         # The reader has closed the pipe, which is not an error; and the flush at exit must not fail either.

@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from difflib import unified_diff
 from itertools import cycle
+from pathlib import Path
 from random import Random
 from typing import Any
 from urllib.parse import quote
@@ -26,7 +27,11 @@ from windlass._http.app import OPERATIONS
 from windlass._store.messages import REQUESTS
 
 ADDRESSES = {"id": "ready", "cursor": "ready", "root": "ready"}
-bounded = pytest.mark.parametrize("bounds", sample([TENANT], [QUEUE, SHARED]), ids=lambda one: one.name)
+bounded = pytest.mark.parametrize(
+    ("bounds", "stored"),
+    sample([(TENANT, "memory")], [(QUEUE, "memory"), (SHARED, "memory"), (SHARED, "sqlite")]),
+    ids=lambda one: getattr(one, "name", one),
+)
 
 
 class Pair:
@@ -99,18 +104,26 @@ class Pair:
 
 @pytest.fixture
 async def pair(
-    api: ApiServer, http: httpx2.AsyncClient, bounds: Bounds, monkeypatch: pytest.MonkeyPatch
+    api: ApiServer,
+    http: httpx2.AsyncClient,
+    bounds: Bounds,
+    stored: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Pair]:
     for module, values in UNCACHED.items():
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
-    full, alone = Side(api, http, bounds), Side(api, http, bounds)
+    files = (tmp_path / "full.db", tmp_path / "alone.db") if stored == "sqlite" else (None, None)
+    full, alone = (Side(api, http, bounds, file) for file in files)
     await full.fill(with_others=True)
     await alone.fill(with_others=False)
     document = (await http.get(f"{full.url}/openapi.json")).json()
     before = await full.their_state()
     yield Pair(full, alone, document)
     assert await full.their_state() == before
+    for side in (full, alone):
+        await side.store.close()
 
 
 def values(pair: Pair, place: Place) -> list[str]:
@@ -234,7 +247,7 @@ async def test_every_verb_of_the_store(pair: Pair) -> None:
     assert pair.probes >= 50
 
 
-@pytest.mark.parametrize("bounds", [TENANT], ids=lambda one: one.name)
+@pytest.mark.parametrize(("bounds", "stored"), [(TENANT, "memory")])
 async def test_without_bounds_the_others_show(pair: Pair) -> None:
     """The comparison finds what there is to find: with a key that is not bound."""
     shown = set()

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,13 +14,16 @@ from tests.http.api_client import Api
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys
+from windlass._dashboard import view
 from windlass._dashboard.view import DashboardSettings
 from windlass._http import auth, service
 from windlass._http.bounds import quotas, tenant_queues
 from windlass._model.filter import By, Filter, Page
 from windlass._model.key import Scope
 from windlass._observe import cached_reads
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
+from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.clock import ManualClock
 
 EVENTS = "text/event-stream"
@@ -35,13 +39,14 @@ _KEY = re.compile(r"key \w{12} \(")
 _HEADERS = ("content-type", "location", "link", "idempotency-replayed", "retry-after", "allow", "ratelimit")
 
 UNCACHED: dict[Any, dict[str, Any]] = {
+    view: {"SOON": 10.0},
     auth: {"FRESH_FOR": 0.0, "MISSING_FOR": 0.0},
     service: {"_OVERVIEW_AGE": timedelta(0), "_HISTORY_AGE": timedelta(0), "_CHECK_AGE": timedelta(0)},
     cached_reads: {"_SHARE": 1},
     quotas: {"READ_EVERY": 0.0, "COUNT_EVERY": 0.0, "_SHARE": 0},
     tenant_queues: {"_READ_EVERY": 0.0, "_SHARE": 0},
 }
-"""What makes a server read the store for each request: else answers differ by how old they are."""
+"""What makes a server read the store for each request, and wait: else answers differ by age and load."""
 
 
 class Bounds(Struct, frozen=True):
@@ -62,18 +67,25 @@ OURS = {"type": "t", "queue": "mail", "tenant": "acme"}
 class Side:
     """One of the stores, served, with a key that is bound and one that is not."""
 
-    def __init__(self, api: ApiServer, http: httpx2.AsyncClient, bounds: Bounds) -> None:
+    def __init__(
+        self, api: ApiServer, http: httpx2.AsyncClient, bounds: Bounds, file: Path | None = None
+    ) -> None:
+        """Serve a store in memory, or in this file: then through a connection of the server's own."""
         self.bounds = bounds
         self.http = http
         self.clock = ManualClock()
-        self.store = MemoryStore(clock=self.clock)
-        self.url = api.serve(self.store, dashboard=DashboardSettings())
+        self.store: Store = MemoryStore(clock=self.clock)
+        served = self.store
+        if file is not None:
+            self.store, served = (SQLiteStore(file, clock=self.clock) for _ in range(2))
+        self.url = api.serve(served, dashboard=DashboardSettings())
         self.own: dict[str, str] = {}
         self.theirs: dict[str, str] = {}
         self.keys: dict[str, str] = {}
         self._beyond: list[dict[str, Any]] = []
 
     async def fill(self, *, with_others: bool) -> None:
+        await self.store.open()
         self.keys["whole"] = (await Keys(self.store).create("whole", scopes=[Scope.ADMIN])).text
         made = await Keys(self.store).create("own", scopes=[Scope.ADMIN], **self.bounds.key)
         self.keys["bound"] = made.text

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_LONG = 2_000  # characters: a place that is as long is no place of a store
 _HARMLESS = re.compile(r"[^\s:@?#]*(?::\d{1,5})?(?:/[^\s:@?#]*)?")  # host, port and path
 _PASSWORD = re.compile(r"password\s*=", re.IGNORECASE)
 _SLASHES = re.compile("//+")  # which a path does not keep
@@ -25,9 +25,9 @@ def without_passwords(message: str, arguments: Sequence[str]) -> str:
 
 def _secrets(argument: str) -> Iterator[str]:
     """The texts in an argument that may hold a password: of a URL, all after its scheme."""
-    if found := _URL.search(argument):
-        rest = argument[found.end() :]
-        if not _HARMLESS.fullmatch(rest):
+    scheme, separator, rest = argument.partition("://")
+    if separator and scheme[-1:].isalnum():
+        if len(rest) > _LONG or not _HARMLESS.fullmatch(rest):
             yield rest
         return
     text = argument.lstrip("-")  # of an option, the value as well

@@ -1,9 +1,12 @@
 """The password in a URL that is typed in a wrong place is not shown by the error about it."""
 
+from time import process_time
+
 import pytest
 
 from tests.shells.cli.conftest import Run
 from tests.shells.cli.test_store_urls import SECRET, SPELLINGS
+from windlass._cli.passwords import without_passwords
 
 MISPLACED = (
     *(("tasks", "list", "URL"), ("tasks", "URL"), ("URL",), ("check", "URL"), ("migrate", "URL")),
@@ -35,3 +38,17 @@ def test_what_is_no_url_is_shown_as_it_was_typed(run: Run) -> None:
     assert "(127.0.0.1:80/x)" in run("tasks", "list", "127.0.0.1:80/x").err
     assert "(postgresql://db:5432/shop)" in run("tasks", "list", "postgresql://db:5432/shop").err
     assert "(postgresql://…)" in run("tasks", "list", "postgresql://u:pw@db:5432/shop").err
+
+
+MANY = 100_000
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * MANY * 10, "/" * MANY + "@", "a://" + "/" * MANY + "@", "password " * MANY], ids=len
+)
+def test_long_arguments_take_linear_time(text: str) -> None:
+    began = process_time()
+
+    without_passwords("not a number", [text])
+
+    assert process_time() - began < 1

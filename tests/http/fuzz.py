@@ -1,6 +1,7 @@
 """Asking everything that the document allows, and what it does not: schemathesis against a served store."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -50,10 +51,13 @@ class Verdict(Struct):
         return f"{count}: {told}; {len(self.failures)} failures{wrong}"
 
 
-def fuzzed(url: str, key: str | None, *, seed: int, examples: int, at_bounds: bool) -> Verdict:
+def fuzzed(
+    url: str, key: str | None, *, seed: int, examples: int, at_bounds: bool, hidden: Sequence[str] = ()
+) -> Verdict:
     """Ask each operation by its examples, at random, wrongly, along its links; and at every bound.
 
-    Without a key, of a server that needs none: but for the first key, after which it would.
+    Without a key, of a server that needs none: but for the first key, after which it would. No response may
+    have one of the texts in `hidden`.
     """
     schema = schemathesis.openapi.from_url(
         f"{url}/openapi.json",
@@ -63,6 +67,7 @@ def fuzzed(url: str, key: str | None, *, seed: int, examples: int, at_bounds: bo
                 "base-url": url,
                 "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
                 "request-timeout": 20,
+                "suppress-health-check": ["too_slow"],  # so is a busy machine
                 "generation": {"max-examples": examples, "no-shrink": True, "database": "none"},
                 "phases": {"coverage": {"enabled": at_bounds}},
                 "checks": {
@@ -83,7 +88,7 @@ def fuzzed(url: str, key: str | None, *, seed: int, examples: int, at_bounds: bo
     for event in from_schema(schema).execute():
         match event:
             case events.ScenarioFinished():
-                _count(event.recorder, verdict)
+                _count(event.recorder, verdict, hidden)
             case events.NonFatalError():
                 verdict.failures[f"{event.label}: it could not be asked"] = str(event.info)
             case events.FatalError():
@@ -93,11 +98,15 @@ def fuzzed(url: str, key: str | None, *, seed: int, examples: int, at_bounds: bo
     return verdict
 
 
-def _count(recorder: Any, verdict: Verdict) -> None:
+def _count(recorder: Any, verdict: Verdict, hidden: Sequence[str]) -> None:
     for interaction in recorder.interactions.values():
         verdict.requests += 1
         if interaction.response is not None:
             verdict.statuses[interaction.response.status_code] += 1
+            told = f"{interaction.response.headers} {interaction.response.text}"
+            if found := [text for text in hidden if text in told]:
+                asked = f"{interaction.request.method} {interaction.request.uri}"
+                verdict.failures[f"{asked}: it tells {found}"] = told[:1_500]
     for case_id, checks in recorder.checks.items():
         for check in checks:
             if check.failure_info is not None:

@@ -5,9 +5,12 @@ that of the other, only the key's own tenant has. Every answer must be the same.
 others have at every place of every operation that can hold text, as the OpenAPI document describes them.
 """
 
+import asyncio
 import re
+import sys
 from collections.abc import AsyncIterator, Iterator
 from difflib import unified_diff
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from random import Random
@@ -18,12 +21,15 @@ import httpx2
 import pytest
 
 from tests.examples import FULL, sample
+from tests.http.fuzz import fuzzed
 from tests.http.test_auth_matrix import ASKED
 from tests.security.web.api_schema import Place, operations, places, with_value
 from tests.security.web.two_tenants import CANARY, OURS, QUEUE, SHARED, TENANT, THEIRS, UNCACHED, Bounds, Side
 from tests.servers.api import ApiServer
+from windlass._client.keys import Keys
 from windlass._dashboard.screens import ALL
 from windlass._http.app import OPERATIONS
+from windlass._model.key import Scope
 from windlass._store.messages import REQUESTS
 
 ADDRESSES = {"id": "ready", "cursor": "ready", "root": "ready"}
@@ -198,6 +204,26 @@ async def test_several_places_at_once(pair: Pair) -> None:
         told.append(await pair.differ(method, path, **sent))
 
     assert not any(told), next(filter(None, told))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "stored"), [(TENANT, "memory"), (QUEUE, "sqlite")], ids=lambda one: getattr(one, "name", one)
+)
+@pytest.mark.full
+@pytest.mark.timeout(300)
+async def test_schemathesis_finds_nothing_of_others(pair: Pair) -> None:
+    """Requests that are made up from the document, and along its links, with the bound key."""
+    side = pair.full
+    reader = (await Keys(side.store).create("reader", scopes=[Scope.READ])).text
+    asking = partial(fuzzed, at_bounds=False, hidden=[CANARY, "FOREIGN", *side.theirs.values()])
+    verdict = await asyncio.to_thread(asking, side.url, side.keys["bound"], seed=1, examples=8)
+
+    assert not verdict.failures, str(verdict)
+    assert verdict.requests > 500, str(verdict)
+    assert verdict.statuses[200] > verdict.requests // 10, str(verdict)
+    found = await asyncio.to_thread(asking, side.url, reader, seed=1, examples=2)
+    assert any("it tells" in what for what in found.failures), str(found)
+    sys.stdout.write(f"\n{pair.full.bounds.name}: {verdict}\n")
 
 
 @bounded

@@ -47,6 +47,7 @@ BANNED_WORDS = {
 BANNED_STEM = re.compile(rf"({'|'.join(BANNED_WORDS)})(e|es|s|ed|er|ers|ing)?")
 BANNED_FILES = {"base", "common", "helpers", "manager", "misc", "util", "utils"}
 TRIES_MORE = re.compile(r"\bmark\.(more|full|chaos)\b|\bgiven\(")  # in the rest, or in no gate
+SHELLS = {"os.system", "os.popen", "asyncio.create_subprocess_shell", "create_subprocess_shell"}
 UNSAFE_MODULES = {"cloudpickle", "dill", "marshal", "pickle", "shelve"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -164,8 +165,12 @@ def nothing_unsafe(file: File) -> Iterator[str]:
                 yield f"line {node.lineno}: {module} runs what it reads; tasks travel as JSON"
             if (module, name) == ("yaml", "load"):
                 yield f"line {node.lineno}: yaml.load runs what it reads; use yaml.safe_load"
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"eval", "exec", "yaml.load"}:
+        if not isinstance(node, ast.Call):
+            continue
+        if ast.unparse(node.func) in {"eval", "exec", "yaml.load", *SHELLS}:
             yield f"line {node.lineno}: {ast.unparse(node.func)}() runs what it reads"
+        if any(one.arg == "shell" and ast.unparse(one.value) != "False" for one in node.keywords):
+            yield f"line {node.lineno}: a shell runs what it reads; pass a list of arguments"
 
 
 def environment_read_in_one_place(file: File) -> Iterator[str]:
@@ -309,6 +314,9 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (nothing_unsafe, "a.py", "def f(): exec('1')"),
     (nothing_unsafe, "a.py", "yaml.load(text)"),
     (nothing_unsafe, "a.py", "from yaml import load"),
+    (nothing_unsafe, "a.py", "os.system(text)"),
+    (nothing_unsafe, "a.py", "async def f(): await asyncio.create_subprocess_shell(text)"),
+    (nothing_unsafe, "a.py", "subprocess.run(text, shell=True)"),
     (environment_read_in_one_place, "app.py", "import os; os.environ['X']"),
     (environment_read_in_one_place, "_cli/config.py", "import os; os.getenv('X')"),
     (environment_read_in_one_place, "app.py", "from os import environ"),

@@ -23,8 +23,10 @@ from tests.django_settings import configure
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys
+from windlass._dashboard.site import Site
 from windlass._dashboard.view import DashboardSettings
 from windlass._dashboard.viewers import LOGIN
+from windlass._http.app import Api
 from windlass._model.filter import Page
 from windlass._model.key import Role
 from windlass._model.queue import QueueSettings
@@ -235,3 +237,38 @@ async def test_the_api_takes_no_login(
     told = {"cookie": f"{LOGIN}={person.cookies[LOGIN]}", "x-forwarded-user": "root"}
     for method, where in (("GET", "/tasks"), ("POST", "/queues/mail/pause"), ("GET", "/keys")):
         assert (await http.request(method, f"{url}{where}", headers=told)).status_code == 401
+
+
+async def test_who_looks_is_asked_in_one_order(
+    server: ApiServer, store: MemoryStore, http: httpx2.AsyncClient
+) -> None:
+    """The program, a trusted proxy, a login, a key; with any of the first two nobody comes in unnamed."""
+
+    async def resolve(request: Request) -> Access | None:
+        name = request.headers.get("x-session")
+        return None if name is None else Access(name, "operate")
+
+    api = Api(App(store), open_to_all=True)
+    url = server.serve_asgi(Site(api, trusting("127.0.0.1"), resolve=resolve))
+    key = await Keys(store).create("by key", scopes=["read", "operate"])
+    login = await Keys(store).create("by login", scopes=["read", "operate"])
+    person = Person(http, f"{url}/dashboard/")
+    assert (await person.get("queues")).status_code == 303
+    assert (await person.sign_in(login.text)).status_code == 303
+    person.headers = {
+        "authorization": f"Bearer {key.text}",
+        "x-forwarded-user": "by proxy",
+        "x-session": "by program",
+    }
+    for who, known_by in (
+        ("user by program", "x-session"),
+        ("user by proxy", "x-forwarded-user"),
+        (login.key.name, LOGIN),
+        (key.key.name, ""),
+    ):
+        token = await person.token("queues/mail")
+        assert (await person.post("queues/mail/pause", {}, token=token)).status_code == 303
+        (line,) = (await store.records(Audit, Page(limit=1, newest_first=True))).items
+        assert who in line.who
+        person.headers.pop(known_by, None)
+        person.cookies.pop(known_by, None)

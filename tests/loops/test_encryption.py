@@ -361,6 +361,18 @@ async def test_a_reader_without_keys_shows_encrypted_values_as_such(store: Store
     assert task_document(task).result == {"card": "[secret]", "amount": 3, "text": "[encrypted]"}
 
 
+async def test_a_result_whose_key_is_missing_is_refused(store: Store) -> None:
+    handle = await program(store).client.send("pay", {"card": CANARY})
+    await drained(program(store))
+
+    for keyring in (None, Keyring([NEW])):
+        waiting = await program(store, keyring).client.get(handle.id)
+        with pytest.raises(Refused, match="needs the encryption key k1, which is missing here"):
+            await waiting.result(timeout=5)
+    known = await program(store, BOTH).client.get(handle.id)
+    assert (await known.result(timeout=5))["card"] == CANARY
+
+
 async def test_a_program_without_keys_cannot_enqueue_plain_secrets_of_an_encrypted_type(store: Store) -> None:
     await program(store).publish()
     producer = program(store, None)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.handlers.http_sink import Answer, Received, http_sink
+from tests.handlers.runs import new_app, run
 from tests.security.probes import ENOUGH, chosen
-from windlass import InvalidOption
+from windlass import InvalidOption, State, handlers
 from windlass._fetch import Fetcher, FetchError, FetchRefused
 from windlass._policy.addresses import parse_networks, refused
 from windlass._policy.alerts import webhook_url
@@ -295,3 +296,17 @@ async def test_what_is_allowed_is_reached() -> None:
     with pytest.raises(AssertionError), socket.socket() as connected:
         connected.connect(("127.0.0.2", 9))
     watched.remove("127.0.0.2")
+
+
+async def test_webhooks_follow_no_redirects() -> None:
+    """Of a task and of an alert, whatever the status and wherever it leads: also to where they came from."""
+    for status in (301, 302, 303, 307, 308):
+        with http_sink(Answer(status, headers={"Location": "/next"}), Answer(204)) as web:
+            app = new_app()
+            task = await run(app.include(handlers.Webhooks()), app, endpoint=f"{web.url}/hook", body={})
+            assert task.state is not State.COMPLETED
+            assert [one.path for one in web.received] == ["/hook"]
+        with http_sink(Answer(status, headers={"Location": "/next"}), Answer(204)) as web:
+            response = await deliver(f"{web.url}/hook", Message("a", b"{}"), None, Fetcher(LOOPBACK))
+            assert (response.status, response.taken) == (status, False)
+            assert [one.path for one in web.received] == ["/hook"]

@@ -1,5 +1,6 @@
 """API keys: one format, only the right secret is valid, and only until it expires."""
 
+import hmac
 import re
 from datetime import datetime, timedelta
 from itertools import combinations
@@ -14,7 +15,7 @@ from rich.pretty import pretty_repr
 
 from tests.contents import contents
 from tests.unit.samples import HOUR, NOW
-from windlass._model.key import ApiKey, Scope
+from windlass._model.key import ApiKey, FormerSecret, Scope
 from windlass._policy import api_key
 from windlass._policy.api_key import (
     PresentedKey,
@@ -132,6 +133,30 @@ def test_a_key_is_good_until_the_instant_it_expires() -> None:
     assert is_valid(GOOD, key, NOW - TICK)
     assert not is_valid(GOOD, key, NOW)
     assert not is_valid(GOOD, key, NOW + TICK)
+
+
+def test_hashes_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One comparison for each hash that is stored, also after a match; and one if there is no such key."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    class Watched:
+        @staticmethod
+        def compare_digest(one: bytes, other: bytes) -> bool:
+            compared.append((one, other))
+            return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr(api_key, "hmac", Watched)
+    sent, *others = (new_key(bytes([number] * LEAST)) for number in range(1, 4))
+    former = tuple(FormerSecret(hash=hash_secret(one.secret), expires_at=NOW + HOUR) for one in others)
+    key = kept(sent, former=former)
+    for secret, is_good in ((sent.secret, True), (others[1].secret, True), ("0" * 43, False)):
+        compared.clear()
+        assert is_valid(PresentedKey(sent.id, secret), key, NOW) is is_good
+        assert [other.decode() for _, other in compared] == [key.hash, *(one.hash for one in former)]
+    for nobody in (None, sent):
+        compared.clear()
+        assert not is_valid(nobody, None, NOW)
+        assert len(compared) == 1
 
 
 def test_nothing_fits_nothing() -> None:

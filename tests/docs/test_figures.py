@@ -9,8 +9,12 @@ from tests.docs.blocks import DOCS, ROOT
 
 MARK = "<!-- figures -->\n\n"
 RATE = re.compile(r"\b\d+,\d{3}\b")
+RATIO = re.compile(r"\b\d\.\d\d(?= [x\u00d7])")
+CAPS = ("a cap of 10,000", "a cap each, 1,000 keys")
+ON_REDIS = "| drain, tasks a second, and beside a plain queue |"
 SOURCE = DOCS / "benchmarks.md"
 README, CHOOSING = ROOT / "README.md", DOCS / "choosing.md"
+LIMITS = DOCS / "limits.md"
 QUOTING = [README, CHOOSING, DOCS / "jetstream.md", DOCS / "redis.md", DOCS / "scaling.md"]
 
 Cells = dict[tuple[str, str], str]  # the text of each cell by the names of its row and its column
@@ -45,6 +49,19 @@ def test_the_text_around_has_no_other_rate(page: Path) -> None:
     known = {rate for text in measured().values() for rate in RATE.findall(text)}
 
     assert {*RATE.findall(page.read_text())} <= known
+
+
+@pytest.mark.parametrize(("page", "caps"), [(README, CAPS[:1]), (LIMITS, CAPS)], ids=["README", "limits"])
+def test_a_page_says_what_caps_leave_of_the_rate_on_each_store(page: Path, caps: tuple[str, ...]) -> None:
+    """On Redis that of `appendfsync always`, as of all other figures there."""
+    text = SOURCE.read_text()
+    redis = cells(ON_REDIS + text.partition(ON_REDIS)[2].partition("\n\n")[0])
+    lines = [
+        line for cap in caps for line in text.splitlines() if re.search(rf"drain, .* {cap} : plain", line)
+    ]
+    on_each = [part for cap, line in zip(caps, lines, strict=True) for part in (line, redis[cap, "always"])]
+
+    assert RATIO.findall(page.read_text()) == [RATIO.findall(part)[0] for part in on_each]
 
 
 def test_every_page_that_quotes_figures_is_compared() -> None:

@@ -588,6 +588,83 @@ async def test_an_operator_cannot_take_the_secrets_of_a_type_away(world: World, 
     await revealing.good("DELETE", "/types/pay")
 
 
+PAY = DeclaredType(
+    name="pay", aliases=("charge", "debit"), defaults=Defaults(secret=("card",)), encrypted=True
+)
+UNMASKING_TYPES: dict[str, DeclaredType] = {
+    "a type with the name of an alias": DeclaredType(name="charge"),
+    "the same, encrypted": DeclaredType(name="charge", encrypted=True),
+    "the same with another secret": DeclaredType(name="charge", defaults=Defaults(secret=("cvc",))),
+    "without its aliases": msgspec.structs.replace(PAY, aliases=()),
+    "without one alias": msgspec.structs.replace(PAY, aliases=("debit",)),
+    "a later type with the alias": DeclaredType(name="zzz", aliases=("charge",)),
+    "an earlier type with the alias": DeclaredType(name="aaa", aliases=("x", "debit")),
+    "without its secret": msgspec.structs.replace(PAY, defaults=Defaults()),
+    "not encrypted": msgspec.structs.replace(PAY, encrypted=False),
+    "the alias not encrypted": DeclaredType(name="charge", defaults=Defaults(secret=("card",))),
+}
+
+
+async def put_type(api: Api, record: DeclaredType) -> httpx2.Response:
+    body = msgspec.json.encode({"kind": "type", "record": msgspec.Raw(encode(record))})
+    return await api("POST", "/store/put", body)
+
+
+async def remove_type(api: Api, name: str) -> tuple[httpx2.Response, httpx2.Response]:
+    """Remove a type in both ways of HTTP."""
+    over_store = await api("POST", "/store/remove", {"kind": "type", "name": name})
+    return over_store, await api("DELETE", f"/types/{name}")
+
+
+@pytest.mark.parametrize("change", UNMASKING_TYPES.values(), ids=UNMASKING_TYPES)
+async def test_an_operator_cannot_take_the_secrets_of_a_former_name_away(
+    change: DeclaredType, world: World
+) -> None:
+    task_id = await (await world.api(Scope.ENQUEUE)).enqueue(type="charge", payload={"card": SECRET})
+    await world.store.put(PAY)
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+    assert SECRET not in (await operator("GET", f"/tasks/{task_id}")).text
+
+    problem(await put_type(operator, change), 403, "forbidden")
+
+    assert (await world.store.records(DeclaredType, Page())).items == (PAY,)
+    assert SECRET not in (await operator("GET", f"/tasks/{task_id}")).text
+    for scope in (Scope.REVEAL, Scope.WORK):
+        assert (await put_type(await world.api(Scope.READ, Scope.OPERATE, scope), change)).status_code == 200
+
+
+async def test_an_operator_cannot_remove_a_type_that_masks_under_any_name(world: World) -> None:
+    """Also one beside another that masks the same: of two requests at once each might count on the other."""
+    former = DeclaredType(name="charge", defaults=Defaults(secret=("card",)))
+    for one in (PAY, former, DeclaredType(name="plain"), DeclaredType(name="marked", encrypted=True)):
+        await world.store.put(one)
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+
+    for name in ("pay", "charge", "marked"):
+        for response in await remove_type(operator, name):
+            problem(response, 403, "forbidden")
+    over_store, over_rest = await remove_type(operator, "plain")
+
+    assert (over_store.status_code, over_rest.status_code) == (200, 404)
+    revealing = await world.api(Scope.READ, Scope.OPERATE, Scope.REVEAL)
+    await revealing.good("DELETE", "/types/pay")
+
+
+async def test_an_operator_changes_types_that_go_on_masking(world: World) -> None:
+    await world.store.put(PAY)
+    operator = await world.api(Scope.READ, Scope.OPERATE)
+    more = Defaults(queue="q", secret=("cvc", "card"))
+
+    for change in (
+        PAY,
+        msgspec.structs.replace(PAY, defaults=more, aliases=("debit", "x", "charge")),
+        DeclaredType(name="charge", defaults=more, encrypted=True),
+        DeclaredType(name="zzz", aliases=("pay",)),  # tasks of this name go on as those of `pay`
+        DeclaredType(name="other", aliases=("former",)),
+    ):
+        assert (await put_type(operator, change)).status_code == 200
+
+
 # -- workers in other languages ------------------------------------------------------------------------
 
 

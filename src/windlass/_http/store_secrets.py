@@ -29,6 +29,7 @@ from .._policy.secrets.shown import (
     with_type_secrets,
 )
 from .._policy.secrets.shown import with_stored_secrets as with_stored_documents
+from .._policy.task_type import keeps_secrets
 from .._store import messages
 from .._store.json_codec import encode
 from .._store.protocol import all_records
@@ -205,9 +206,14 @@ def unmasked(caller: Caller, changed: Schedule, stored: Schedule | None) -> Sche
     return with_stored_documents(changed, stored)
 
 
-def require_type_secrets(caller: Caller, declared: DeclaredType | None, *kept: str) -> None:
-    """Raise 403 unless a type keeps its secret fields, or the caller may see these."""
-    if declared is not None and {*declared.defaults.secret} - {*kept}:
+async def require_type_secrets(
+    service: Service, caller: Caller, name: str, changed: DeclaredType | None = None
+) -> None:
+    """Raise 403 unless tasks keep their secret fields after a type is changed, or removed (None).
+
+    Callers who may see secrets may take them away, too.
+    """
+    if not keeps_secrets(await all_records(service.store, DeclaredType), name, changed):
         caller.require_scope(Scope.REVEAL, Scope.WORK)
 
 
@@ -215,10 +221,9 @@ async def _require_type_secrets(
     service: Service, caller: Caller, message: messages.PutRequest | messages.RemoveRequest
 ) -> None:
     if isinstance(message, messages.RemoveRequest):
-        require_type_secrets(caller, await _stored(service, DeclaredType, message.name))
-        return
-    record: Any = messages.decode_record(message.kind, message.record)
-    require_type_secrets(caller, await _stored(service, DeclaredType, record.name), *record.defaults.secret)
+        return await require_type_secrets(service, caller, message.name)
+    declared: Any = messages.decode_record(message.kind, message.record)
+    return await require_type_secrets(service, caller, declared.name, declared)
 
 
 async def _stored(service: Service, kind: type[R], name: str) -> R | None:

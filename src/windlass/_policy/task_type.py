@@ -1,11 +1,12 @@
 """Task types as records of the store: what to publish of a declaration, and how to retry by it."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
 from msgspec.structs import asdict, replace
 
-from .._model.options import DeclaredType, Defaults
+from .._model.options import DeclaredType, Defaults, by_name_or_alias
 from .._model.queue import Retention
 from ..errors import InvalidOption, Refused
 from .backoff import Backoff, Delay
@@ -52,6 +53,30 @@ def check_encrypted(declared: DeclaredType | None, secret: tuple[str, ...]) -> N
             f"task type {declared.name!r} has secret fields that must be encrypted, and this program has no "
             f"encryption keys; set WINDLASS_ENCRYPTION_KEYS or WINDLASS_ENCRYPTION_KEY_FILE"
         )
+
+
+def keeps_secrets(types: Sequence[DeclaredType], name: str, changed: DeclaredType | None) -> bool:
+    """Whether tasks keep all secret fields after this type is stored with changes, or removed (None).
+
+    Tasks follow a type by its name or an alias, so each of these keeps its secret fields, and stays encrypted
+    if it is. The former record does so by itself, as another one with the same names may be removed at once.
+    """
+    former = [one for one in types if one.name == name]
+    others = [one for one in types if one.name != name]
+    changes = [] if changed is None else [changed]
+    own = by_name_or_alias(changes)
+    if any(_loses_secrets(one, own.get(known)) for known, one in by_name_or_alias(former).items()):
+        return False
+    after = by_name_or_alias([*others, *changes])  # last: it takes its aliases from the others
+    return not any(_loses_secrets(one, after.get(known)) for known, one in by_name_or_alias(types).items())
+
+
+def _loses_secrets(before: DeclaredType, after: DeclaredType | None) -> bool:
+    if after is None:
+        return bool(before.defaults.secret) or before.encrypted
+    return bool({*before.defaults.secret} - {*after.defaults.secret}) or (
+        before.encrypted and not after.encrypted
+    )
 
 
 def changes(before: DeclaredType, after: DeclaredType) -> list[str]:

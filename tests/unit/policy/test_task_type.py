@@ -9,7 +9,13 @@ from windlass import Backoff, InvalidOption, Refused, Retention
 from windlass._model.options import DeclaredType, Defaults
 from windlass._policy.backoff import Delay
 from windlass._policy.secrets.patterns import checked_patterns
-from windlass._policy.task_type import changes, check_encrypted, declared_type, stored_backoff
+from windlass._policy.task_type import (
+    changes,
+    check_encrypted,
+    declared_type,
+    keeps_secrets,
+    stored_backoff,
+)
 
 
 def declared(backoff: Delay, max_attempts: int = 8) -> DeclaredType:
@@ -78,3 +84,62 @@ def test_a_program_without_keys_may_not_enqueue_secrets_of_an_encrypted_type() -
     check_encrypted(encrypted, checked_patterns([r"\d{16}"]))
     with pytest.raises(Refused, match="no encryption keys"):
         check_encrypted(encrypted, ("card",))
+
+
+def named(name: str, *aliases: str, secret: tuple[str, ...] = (), encrypted: bool = False) -> DeclaredType:
+    return DeclaredType(name=name, aliases=aliases, defaults=Defaults(secret=secret), encrypted=encrypted)
+
+
+PAY = named("pay", "charge", secret=("card",))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        PAY,
+        named("pay", "debit", "charge", secret=("cvc", "card"), encrypted=True),
+        named("charge", secret=("card",)),
+        named("charge", "pay", secret=("card",)),
+        named("zzz", "pay"),  # a name takes precedence over an alias
+        named("zzz", "zz"),
+    ],
+)
+def test_a_type_that_leaves_every_name_its_secret_fields_keeps_secrets(changed: DeclaredType) -> None:
+    assert keeps_secrets([PAY, named("zz")], changed.name, changed)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        named("pay", "charge", secret=("cvc",)),
+        named("pay", secret=("card",)),
+        named("charge"),
+        named("zzz", "charge"),
+        named("aaa", "charge"),
+    ],
+)
+def test_a_type_that_takes_secret_fields_from_a_name_does_not(changed: DeclaredType) -> None:
+    assert not keeps_secrets([PAY], changed.name, changed)
+
+
+def test_a_removed_type_keeps_secrets_if_it_has_none() -> None:
+    assert keeps_secrets([PAY, named("plain", "former")], "plain", None)
+    assert keeps_secrets([PAY], "unknown", None)
+    assert not keeps_secrets([PAY], "pay", None)
+    assert not keeps_secrets([named("marked", encrypted=True)], "marked", None)
+
+
+def test_of_two_types_that_mask_the_same_name_neither_counts_on_the_other() -> None:
+    types = [named("charge", secret=("card",)), PAY]
+
+    for name in ("charge", "pay"):
+        assert not keeps_secrets(types, name, None)
+    assert not keeps_secrets(types, "pay", named("pay", secret=("card",)))
+
+
+def test_a_type_that_is_not_marked_as_encrypted_any_more_does_not_keep_secrets() -> None:
+    marked = named("pay", "charge", secret=("card",), encrypted=True)
+
+    assert not keeps_secrets([marked], "pay", PAY)
+    assert not keeps_secrets([marked], "charge", named("charge", secret=("card",)))
+    assert keeps_secrets([PAY], "pay", marked)

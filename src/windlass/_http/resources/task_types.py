@@ -21,6 +21,6 @@ async def remove_type(request: ApiRequest[ReasonQuery, None]) -> None:
 
     One that declares secret fields needs the scope `reveal`, too: without it they are not masked any more.
     """
-    name, operator = request.path("name"), request.operator(request.query.why)
-    require_type_secrets(request.caller, {one.name: one for one in await operator.types()}.get(name))
-    await operator.remove_type(name)
+    name = request.path("name")
+    await require_type_secrets(request.service, request.caller, name)
+    await request.operator(request.query.why).remove_type(name)

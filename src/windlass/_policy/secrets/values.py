@@ -9,6 +9,7 @@ from urllib.parse import quote, quote_plus
 
 from .fields import MASK, MAX_SECRET, WHOLE, is_secret_name, is_secret_path
 from .patterns import PREFIX, compiled, compiled_together
+from .quoted import without_quoted
 
 _HOLE = "\0"  # occurs in no payload, so a value never matches the mask of another
 _PATTERN = "\0"  # begins a pattern among values to be scrubbed
@@ -42,7 +43,9 @@ def scrub(text: str, values: Iterable[str]) -> str:
     if len(values) > MAX_SCRUBBED:
         return MASK
     patterns = tuple(value for value in values if is_pattern(value))
-    for value in values[: len(values) - len(patterns)]:
+    plain = values[: len(values) - len(patterns)]
+    text = without_quoted(text, plain, _HOLE)
+    for value in plain:
         text = text.replace(value, _HOLE)
     if patterns:
         text = _without_matches(text, patterns)

@@ -18,11 +18,17 @@ from windlass._stores.postgres.enqueue.copy import MIN_TASKS
 RING = Keyring([("k1", b"1" * 32)])
 PREFIX, PLAIN = "canary7f3a-", "plaintext7f3a-"
 NUMBERS = 739_140_600_000  # and more: the secrets that are numbers
+ODD = "\"quoted\" 'it' \\ \n<é>/"  # what texts that quote a secret spell otherwise
 
 
 def payload(way: str) -> dict[str, Any]:
     """A payload with a secret in a declared field, and the same of a field that is not declared."""
     return {"card": f"{PREFIX}{way}-end", "note": f"{PLAIN}{way}-end"}
+
+
+def odd_payload(way: str) -> dict[str, Any]:
+    """The same with a secret that is spelled otherwise wherever it is quoted."""
+    return {"card": f"{ODD}{PREFIX}{way}{ODD}-end", "note": f"{PLAIN}{way}-end"}
 
 
 def program(store: Any, keyring: Keyring | None = RING) -> App:
@@ -42,6 +48,9 @@ def program(store: Any, keyring: Keyring | None = RING) -> App:
             "text": f"paid {card} {note}",
             "by": {str(card): 1},
             "all": [[card]],
+            "sent": json.dumps({"c": card}),
+            "shown": repr({"c": card}),
+            "logged": json.dumps([repr({"c": card})], ensure_ascii=False),
         }
 
     @app.task(name="fail", secret=["card"], max_attempts=2)
@@ -56,8 +65,8 @@ def program(store: Any, keyring: Keyring | None = RING) -> App:
 
     @app.task(name="pass")
     async def pass_on(taken: Any = None, *, ctx: Context) -> Any:
-        tell(ctx, taken, "")
-        return {"passed": taken, "text": f"got {taken}"}
+        tell(ctx, taken, json.dumps(taken))
+        return {"passed": taken, "text": f"got {taken}", "sent": json.dumps(taken, ensure_ascii=False)}
 
     @app.task(name="alone", secret=["card"], unique=True)
     async def alone(card: str, note: str) -> None: ...
@@ -125,6 +134,26 @@ class Bringer:
         self.app.schedule(way, steps, "1h")
         await self.app.publish()
         await self.app.operator.schedules.trigger(way)
+
+    async def odd(self, way: str) -> None:
+        await self.send("give", odd_payload(way))
+        await self.send("fail", odd_payload(way))
+
+    async def odd_passed(self, way: str) -> None:
+        await self.app.client.enqueue(chain(self.step("give", odd_payload(way)), self.taker, self.taker))
+
+    async def odd_group(self, way: str) -> None:
+        member = self.step("give", odd_payload(way))
+        await self.app.client.enqueue_group([member, member], chain(self.taker, self.taker))
+
+    async def odd_after(self, way: str) -> None:
+        first = await self.send("give", odd_payload(way))
+        second = await self.app.client.enqueue(self.taker, after=[first.id])
+        await self.app.client.enqueue(self.taker, after=[second.id])
+
+    async def odd_failure(self, way: str) -> None:
+        steps = chain(self.step("fail", odd_payload(way)), on_failure=self.taker)
+        await self.app.client.enqueue(steps)
 
     async def nested(self, way: str) -> None:
         await self.send("nest", {"order": payload(way)})

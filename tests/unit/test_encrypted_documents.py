@@ -1,5 +1,8 @@
 """Documents with encrypted fields: they come back byte for byte, and only where they belong."""
 
+import json
+from urllib.parse import quote
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -11,7 +14,9 @@ from windlass._encryption.documents import Documents, Place, values_of
 from windlass._encryption.keys import Keyring
 from windlass._policy.input.chain import Step, decode_steps, encode_steps
 from windlass._policy.input.payload import encode_payload
-from windlass._policy.secrets.encrypted import MARKER
+from windlass._policy.secrets.encrypted import MARKER, PREFIX
+from windlass._policy.secrets.mask import Mask
+from windlass._policy.secrets.values import MAX_SCRUBBED
 
 RING = Keyring([("k1", b"1" * 32)])
 DOCUMENTS = Documents(RING)
@@ -127,6 +132,75 @@ def test_a_result_that_repeats_a_secret_elsewhere_is_encrypted_there(result) -> 
 
     assert SECRET.encode() not in encrypted
     assert DOCUMENTS.decrypt_result(encrypted, HERE) == data
+
+
+ODD = [
+    'can"ary"-4111',
+    "can'a\"ry-4111",
+    "can\\ary-4111",
+    "canary\n-4111-4111",
+    "canüary-4111",
+    "can<ary>-4111",
+]
+
+
+@pytest.mark.parametrize("secret", ODD)
+def test_what_a_mask_masks_in_a_result_is_encrypted(secret: str) -> None:
+    """However a text quotes the secret: the encryption asks the mask."""
+    found = values_of(encode_payload({"card": secret}), ("card",))
+    forms = {
+        "as it is": secret,
+        "repr": repr(secret),
+        "repr of a dict": str({"c": secret}),
+        "JSON": json.dumps({"c": secret}),
+        "JSON in UTF-8": json.dumps({"c": secret}, ensure_ascii=False),
+        "JSON in JSON": json.dumps(json.dumps([secret], ensure_ascii=False)),
+        "repr of repr": repr(repr([secret])),
+        "bytes": repr(json.dumps(secret).encode()),
+        "URL": f"https://x/?c={quote(secret)}",
+    }
+    result = {name: {"text": f"sent {text}!", "n": [1, text]} for name, text in forms.items()}
+    data = msgspec.json.encode({**result, "names": [{text: 1} for text in forms.values()], "plain": "4711"})
+
+    encrypted = DOCUMENTS.encrypt_result(data, HERE, ("card",), found)
+
+    assert b"4111" not in encrypted
+    masked = msgspec.json.decode(Mask(("card",), found).encoded(data))
+    stored = msgspec.json.decode(encrypted)
+    for name in forms:
+        assert "[secret]" in masked[name]["text"]
+        assert stored[name]["text"].startswith(PREFIX)
+        assert stored[name]["n"][0] == 1
+    assert stored["plain"] == "4711"
+    assert DOCUMENTS.decrypt_result(encrypted, HERE) == data
+
+
+def test_escapes_in_a_result_hide_no_secret() -> None:
+    data = b'{"a":"canary\\u002d4111","canary\\u002d4111":1,"b":[12345678.0,123456789]}'
+
+    assert DOCUMENTS.encrypt_result(data, HERE, (), ("canary-4111",)).startswith(MARKER)
+    stored = msgspec.json.decode(DOCUMENTS.encrypt_result(data, HERE, (), ("12345678.0",)))
+    assert [str(one).startswith(PREFIX) for one in stored["b"]] == [True, False]
+
+
+def test_a_field_of_a_payload_that_repeats_a_secret_is_encrypted_and_names_stay() -> None:
+    data = b'{"taken":{"x":[{"canary-4111":1},"b canary-4111"],"n":1},"canary-4111":2}'
+
+    encrypted = DOCUMENTS.encrypt_payload(data, HERE, ("x.y",), ("canary-4111",))
+
+    stored = msgspec.json.decode(encrypted)
+    assert [*stored] == ["taken", "canary-4111"]
+    assert [one.startswith(PREFIX) for one in stored["taken"]["x"]] == [True, True]
+    assert DOCUMENTS.decrypt_payload(encrypted, HERE) == data
+    assert DOCUMENTS.encrypt_payload(encrypted, HERE, ("x.y",), ("canary-4111",)) == encrypted
+
+
+def test_more_values_than_can_be_searched_for_encrypt_all_fields() -> None:
+    many = tuple(f"value-{number}" for number in range(MAX_SCRUBBED + 1))
+
+    assert DOCUMENTS.encrypt_result(b'{"a":1}', HERE, (), many).startswith(MARKER)
+    payload = msgspec.json.decode(DOCUMENTS.encrypt_payload(b'{"a":1,"b":{"c":2}}', HERE, ("c",), many))
+    assert [one.startswith(PREFIX) for one in payload.values()] == [True, True]
 
 
 def test_a_result_may_be_secret_as_a_whole() -> None:

@@ -22,8 +22,8 @@ from .._policy.input.payload import decode
 from .._policy.input.quote import printable
 from .._policy.secrets.encrypted import has_secret_fields
 from .._policy.secrets.fields import WHOLE, merged
+from .._policy.secrets.places import secret_paths
 from .._policy.secrets.shown import Secretive, secrets_of, with_type_secrets
-from .._policy.secrets.values import secret_paths
 from .._policy.task_type import changes, check_encrypted, declared_type, stored_backoff
 from .._store.protocol import Store
 from ..signals import Fatal

@@ -17,7 +17,8 @@ from .._model.filter import TaskDocuments
 from .._policy.input.chain import Step, all_secret, decode_steps, encode_steps, tenant_of
 from .._policy.secrets.encrypted import MARKER, PREFIX
 from .._policy.secrets.fields import WHOLE
-from .._policy.secrets.values import is_pattern, secret_paths, secret_values
+from .._policy.secrets.places import Path, named_places, repeated_below, repeated_places, secret_paths
+from .._policy.secrets.values import is_pattern, secret_values
 from ..errors import InvalidOption
 from .keys import VERSION, Keyring, Undecryptable
 
@@ -25,7 +26,8 @@ _MIN_REPEATED = 8  # characters of a secret value that is recognised where it is
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOption)
 """What JSON raises that an older version, or somebody else, has stored: such a row is left as it is."""
 
-_Path: TypeAlias = tuple[str | int, ...]
+_Tree: TypeAlias = "dict[str | int, _Tree]"
+"""Paths in a document, merged by what they begin with; where one ends it is empty."""
 
 _object = msgspec.json.Decoder(dict[str, Raw])
 _array = msgspec.json.Decoder(list[Raw])
@@ -50,14 +52,14 @@ class Documents:
         self, data: bytes, place: Place, secret: tuple[str, ...], values: Iterable[str] = ()
     ) -> bytes:
         """Encrypt the fields of a payload that are named as secret, or contain one of these values."""
-        return _Encryption(self._keyring, "payload", place, secret, values).below(data, ())
+        return _Encryption(self._keyring, "payload", place, secret, values).fields(data)
 
     def encrypt_result(
         self, data: bytes, place: Place, secret: tuple[str, ...], values: Iterable[str] = ()
     ) -> bytes:
         """Do the same for a result, which may be any JSON, and all of which may be secret."""
         encryption = _Encryption(self._keyring, "result", place, secret, values)
-        return encryption.encrypted(data, ()) if WHOLE in secret else encryption.whole(data, ())
+        return encryption.encrypted(data, ()) if WHOLE in secret else encryption.whole(data)
 
     def encrypt_steps(self, data: bytes, tenant: str, values: Iterable[str] = ()) -> bytes:
         """Encrypt the payloads of the steps that follow a task of this tenant."""
@@ -98,6 +100,8 @@ class Documents:
             renewed = tuple(self._renewed_step(step, place.tenant) for step in decode_steps(steps))
             steps = self.encrypt_steps(encode_steps(renewed) or steps, place.tenant)
         if result is not None:
+            plain = self.decrypt_result(result, place)
+            taken = (*taken, *(() if MARKER in plain else values_of(plain, secret)))
             result = _Renewal(self._keyring, "result", place).whole(result, ())
             result = self.encrypt_result(result, place, secret, (*values, *taken))
         payload = self.encrypt_payload(payload, place, secret)
@@ -147,29 +151,25 @@ class _Encryption:
         self._secret = frozenset(secret)
         self._values = tuple(values)
 
-    def whole(self, data: bytes, path: _Path) -> bytes:
-        """Encrypt a value if it has a secret in it that is not in a field below; else what is below."""
-        if self._has_value(data) and (data[:1] not in b"{[" or self._has_value_in_names(data)):
-            return self.encrypted(data, path)
-        return self.below(data, path)
+    def whole(self, data: bytes) -> bytes:
+        """Encrypt the fields of these names in a document, and what repeats a value."""
+        if not self._values and data[:1] not in (b"{", b"["):
+            return data
+        value = msgspec.json.decode(data)
+        repeated = [*repeated_places(value, self._values)]
+        if () in repeated:
+            return self.encrypted(data, ())
+        return self._encrypted_at([*named_places(value, self._secret), *repeated], data)
 
-    def below(self, data: bytes, path: _Path) -> bytes:
-        """Encrypt the secret fields in an object or array."""
-        if data[:1] == b"{":
-            fields = _object.decode(data)
-            changed = {name: self._field(bytes(item), (*path, name)) for name, item in fields.items()}
-            is_same = all(changed[name] == bytes(item) for name, item in fields.items())
-            return data if is_same else _encode({name: Raw(item) for name, item in changed.items()})
-        if data[:1] == b"[":
-            items = [bytes(item) for item in _array.decode(data)]
-            made = [self.whole(item, (*path, index)) for index, item in enumerate(items)]
-            return data if made == items else _encode([Raw(item) for item in made])
-        return data
+    def fields(self, data: bytes) -> bytes:
+        """Do the same for an object that stays one, and keeps its own names."""
+        if data[:1] != b"{":
+            return data
+        value = msgspec.json.decode(data)
+        places = [*named_places(value, self._secret), *repeated_below(value, self._values)]
+        return self._encrypted_at(places, data)
 
-    def _field(self, data: bytes, path: _Path) -> bytes:
-        return self.encrypted(data, path) if self._is_secret(path) else self.whole(data, path)
-
-    def encrypted(self, data: bytes, path: _Path) -> bytes:
+    def encrypted(self, data: bytes, path: Path) -> bytes:
         """Encrypt a value, unless it was encrypted before it came here, by a client of a server."""
         if data.startswith(MARKER):
             return data
@@ -177,18 +177,40 @@ class _Encryption:
             data = self._decryption.whole(data, path)
         return _encode(self._keyring.encrypt(data, _encode((*self._context, path))))
 
-    def _is_secret(self, path: _Path) -> bool:
-        names = [one for one in path if isinstance(one, str)]
-        return names[-1] in self._secret or ".".join(names) in self._secret
+    def _encrypted_at(self, places: Iterable[Path], data: bytes) -> bytes:
+        tree: _Tree = {}
+        for place in places:
+            _add(tree, place)
+        return self._at(data, (), tree) if tree else data
 
-    def _has_value(self, data: bytes) -> bool:
-        if not self._values:
-            return False
-        text = data.decode()
-        return any(value in text for value in self._values)
+    def _at(self, data: bytes, path: Path, tree: _Tree) -> bytes:
+        """Encrypt a value, or those below it that the tree has; what is unchanged stays byte for byte."""
+        if not tree:
+            return self.encrypted(data, path)
+        if data[:1] == b"{":
+            fields = {name: bytes(item) for name, item in _object.decode(data).items()}
+            made = {
+                name: self._at(item, (*path, name), tree[name]) if name in tree else item
+                for name, item in fields.items()
+            }
+            return data if made == fields else _encode({name: Raw(item) for name, item in made.items()})
+        items = [bytes(item) for item in _array.decode(data)]
+        changed = [
+            self._at(item, (*path, index), tree[index]) if index in tree else item
+            for index, item in enumerate(items)
+        ]
+        return data if changed == items else _encode([Raw(item) for item in changed])
 
-    def _has_value_in_names(self, data: bytes) -> bool:
-        return data[:1] == b"{" and any(self._has_value(name.encode()) for name in _object.decode(data))
+
+def _add(tree: _Tree, place: Path) -> None:
+    """Add a path, unless it is within one that the tree has."""
+    *above, last = place
+    for key in above:
+        is_new = key not in tree
+        tree = tree.setdefault(key, {})
+        if not tree and not is_new:
+            return
+    tree[last] = {}
 
 
 class _Decryption:
@@ -198,7 +220,7 @@ class _Decryption:
         self.keyring = keyring
         self._context = (kind, place.type, place.tenant)
 
-    def whole(self, data: bytes, path: _Path) -> bytes:
+    def whole(self, data: bytes, path: Path) -> bytes:
         if MARKER not in data:
             return data
         if data.startswith(MARKER):

@@ -192,6 +192,7 @@ class EncryptedStore(ForwardingStore):
         if known is not None and (result is not None or verdict.successors):
             values = known.values()
         if result is not None and known is not None:
+            values = (*values, *values_of(result, known.names))
             result = self._documents.encrypt_result(result, known.place, known.names, values)
         successors = tuple([self._encrypted(new, values) for new in verdict.successors])
         if isinstance(verdict, Bury):

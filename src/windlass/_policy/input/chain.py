@@ -20,7 +20,7 @@ from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Error, NewTask, 
 from ...errors import InvalidOption
 from ..secrets.fields import inherited, merged
 from ..secrets.mask import mask_of
-from ..secrets.values import secret_paths
+from ..secrets.places import secret_paths
 from .fingerprint import fingerprint
 from .quote import kind_of
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from .fields import MASK, MAX_SECRET, WHOLE, is_secret_name, is_secret_path
+from .fields import MASK, is_secret_path
 from .patterns import PREFIX, compiled, compiled_together
 from .quoted import without_quoted
 
@@ -18,6 +18,7 @@ _SEAM = "\udfff"  # occurs in no decoded JSON, so no value matches across two te
 _MIN_LINE = 8  # characters of a line of a secret that is searched for by itself
 _MAX_LINES = 100  # lines of a secret that are searched for by themselves
 MIN_SCRUBBED = 3  # shorter values would turn ordinary text into masks
+_NUMBER = re.compile(r"-?[0-9.]+(?:e[+-]?[0-9]+)?")  # how a number of JSON is spelled as text
 _FIELD_NAME = re.compile(r"[A-Za-z_]+")  # such keys of a secret object are names of fields, not values
 MAX_SCRUBBED = 1_000
 """Values that are searched for in a text; with more, all of the text is masked."""
@@ -60,6 +61,8 @@ def is_pattern(value: str) -> bool:
 def scrub_json(value: Any, values: tuple[str, ...]) -> Any:
     """Mask these values in the texts, keys and numbers of a JSON value; `redact` masks what patterns match.
 
+    Returns the same object if there is nothing to mask and no value could be a number.
+
     All texts are searched as one: a search for each would take long where there are many of both.
     """
     values = tuple(one for one in values if not is_pattern(one))
@@ -67,19 +70,11 @@ def scrub_json(value: Any, values: tuple[str, ...]) -> Any:
         return value
     if len(values) > MAX_SCRUBBED:
         return MASK
-    scrubbed = scrub(_SEAM.join(texts_in(value)), values).split(_SEAM)
-    return _rebuilt(value, iter(scrubbed), frozenset(values))
-
-
-def secret_paths(value: Any, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the dotted paths at which one of these values occurs in a JSON value, or `WHOLE`.
-
-    A key that has one makes its object secret. More than `MAX_SECRET` paths, or a path that is no name of a
-    secret field, make the whole secret.
-    """
-    found: dict[str, None] = {}
-    _find_paths(value, scrub_json(value, values), (), found)
-    return tuple(found) if len(found) <= MAX_SECRET and all(map(is_secret_name, found)) else (WHOLE,)
+    texts = _SEAM.join(texts_in(value))
+    scrubbed = scrub(texts, values)
+    if scrubbed == texts and not any(map(_NUMBER.fullmatch, values)):
+        return value
+    return _rebuilt(value, iter(scrubbed.split(_SEAM)), frozenset(values))
 
 
 @lru_cache(maxsize=1024)
@@ -132,18 +127,6 @@ def _rebuilt(value: Any, texts: Iterator[str], values: frozenset[str]) -> Any:
             return MASK
         case _:
             return value
-
-
-def _find_paths(value: Any, masked: Any, path: tuple[str, ...], found: dict[str, None]) -> None:
-    """Add the path of each part of a value that differs from its masked form."""
-    if isinstance(value, dict) and isinstance(masked, dict) and value.keys() == masked.keys():
-        for key, item in value.items():
-            _find_paths(item, masked[key], (*path, key), found)
-    elif isinstance(value, list) and isinstance(masked, list):
-        for item, other in zip(value, masked, strict=True):
-            _find_paths(item, other, path, found)
-    elif value != masked:
-        found[".".join(path)] = None
 
 
 def _collect(

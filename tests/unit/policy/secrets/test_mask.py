@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from windlass._policy.secrets.fields import MASK, MAX_SECRET, WHOLE, inherited
 from windlass._policy.secrets.mask import Mask, mask_of, redact
-from windlass._policy.secrets.values import MAX_SCRUBBED, scrub, scrub_json, secret_paths, secret_values
+from windlass._policy.secrets.places import secret_paths
+from windlass._policy.secrets.values import MAX_SCRUBBED, scrub, scrub_json, secret_values
 
 payloads = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_characters="\0")),

@@ -19,6 +19,7 @@ from windlass._keeper.schedules import Ticker
 from windlass._model.filter import Dimension, Filter, Page
 from windlass._model.key import Scope
 from windlass._model.record import Audit
+from windlass._observe import cached_reads
 from windlass._stores.http import HttpStore
 from windlass._stores.memory import MemoryStore
 from windlass.errors import QuotaExceeded
@@ -342,7 +343,11 @@ async def test_what_is_no_quota(tenant: str, body: dict[str, Any], api_of: Api, 
 # -- metrics -----------------------------------------------------------------------------------------
 
 
-async def test_metrics_of_tenants_with_an_own_quota(api_of: Api, store: MemoryStore) -> None:
+async def test_metrics_of_tenants_with_an_own_quota(
+    api_of: Api, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached_reads, "_SHARE", 1)  # metrics are made for each scrape
+
     def quota_lines(text: str) -> list[str]:
         return [line for line in text.splitlines() if "tenant=" in line]
 

@@ -13,6 +13,7 @@ from windlass._client.keys import Keys
 from windlass._http import auth
 from windlass._http.refusals import BURST, PAUSE_SECONDS, Refusals
 from windlass._http.web.refusal import Reason, Refusal
+from windlass._observe import cached_reads
 from windlass._stores.memory import MemoryStore
 
 JSON: dict[str, Any] = {"type": "t", "tenant": "bob"}
@@ -31,6 +32,7 @@ class Clock:
 @pytest.fixture
 def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(cached_reads, "_SHARE", 1)  # metrics are made for each scrape
 
 
 async def counted(api: Api) -> dict[str, int]:

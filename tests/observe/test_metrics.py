@@ -3,10 +3,14 @@
 import asyncio
 import subprocess
 import sys
+import threading
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
@@ -15,7 +19,8 @@ from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, chain
 from windlass._model.filter import By
 from windlass._model.lease import Heartbeat
 from windlass._model.record import StuckHandler, Worker
-from windlass._observe.labels import MAX_LABEL_VALUES, LabelValues
+from windlass._observe import cached_reads
+from windlass._observe.labels import MAX_LABEL_PAIRS, MAX_LABEL_VALUES, LabelValues
 from windlass._observe.metrics import Meter, Metrics
 from windlass._observe.observed_store import ObservedStore
 from windlass._stores.memory import MemoryStore
@@ -280,6 +285,63 @@ async def test_fifty_scrapers_make_one_look() -> None:
     assert all(b"windlass_workers 0.0" in body for body, _ in [*answers, later])
 
 
+class Slow:
+    """A collector that takes a second of its clock; keeps in which threads it was called."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.threads: list[int] = []
+
+    def collect(self) -> list[Metric]:
+        self.threads.append(threading.get_ident())
+        self.now += 1
+        return []
+
+
+async def test_scrapes_share_an_exposition_and_none_is_made_in_the_event_loop() -> None:
+    slow = Slow()
+    metrics = Metrics(ObservedStore(MemoryStore()), clock=lambda: slow.now)
+    metrics.meter.registry.register(slow)
+
+    texts = {body for body, _ in await asyncio.gather(*(metrics.exposition() for _ in range(100)))}
+    slow.now += 8  # of the nine seconds that follow one in which it was made
+    texts.add((await metrics.exposition())[0])
+    assert (len(texts), len(slow.threads)) == (1, 1)
+
+    metrics.meter.rate_limited("tasks")
+    slow.now += 1
+    body, _ = await metrics.exposition()
+    assert b'windlass_rate_limited_total{rate="tasks"} 1.0' in body
+    assert threading.get_ident() not in slow.threads
+
+
+def test_scrapes_of_a_worker_share_an_exposition() -> None:
+    slow = Slow()
+    metrics = Metrics(ObservedStore(MemoryStore()), clock=lambda: slow.now)
+    metrics.meter.registry.register(slow)
+
+    with ThreadPoolExecutor(8) as threads:
+        texts = {body for body, _ in threads.map(metrics.own, [""] * 50)}
+    assert (len(texts), len(slow.threads)) == (1, 1)
+
+    metrics.meter.rate_limited("tasks")
+    slow.now += 9
+    assert b'windlass_rate_limited_total{rate="tasks"} 1.0' in metrics.own("")[0]
+    assert metrics.own(OPENMETRICS)[0].endswith(b"# EOF\n")
+
+
+async def test_gauges_are_collected_once_for_each_reading() -> None:
+    metrics = Metrics(ObservedStore(MemoryStore()), clock=lambda: 0.0)
+    await metrics.exposition()
+    overview = await metrics.overviews.get()
+    gauges = [*overview.documents.values()]
+
+    await metrics.exposition(OPENMETRICS)
+
+    assert gauges
+    assert [*overview.documents.values()] == gauges
+
+
 async def test_openmetrics_for_those_who_accept_it(app: App) -> None:
     for accept, kind in (
         ("", TEXT),
@@ -324,14 +386,41 @@ async def test_types_and_queues_without_end_make_no_series_without_end(app: App)
     assert len(app.metrics().meter._series) == MAX_LABEL_VALUES + 1
 
 
-async def test_processes_that_met_queues_in_another_order_export_the_same_gauges() -> None:
+async def test_pairs_without_end_make_no_series_without_end() -> None:
+    number = 40
+    assert number**2 > MAX_LABEL_PAIRS
+    store = MemoryStore()
+    older, newer = (ObservedStore(store) for _ in range(2))
+    metrics = Metrics(older)
+    tasks = [a_task(queue=f"q{n:02}", type=f"t{m:02}") for n in range(number) for m in range(number)]
+    for start in range(0, len(tasks), 200):
+        await older.enqueue(tasks[start : start + 200])
+
+    body, _ = await metrics.exposition()
+    samples: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for family in read_text(body.decode()):
+        for one in family.samples:
+            if one.labels.get("state", "ready") == "ready" and {*one.labels} >= {"queue", "type"}:
+                samples[one.name][one.labels["queue"], one.labels["type"]] = one.value
+
+    for name in ("windlass_tasks_enqueued_total", "windlass_tasks", "windlass_tasks_unhandled"):
+        assert MAX_LABEL_PAIRS <= len(samples[name]) <= MAX_LABEL_PAIRS + number
+        for queue in {task.queue for task in tasks}:  # the sum of each is right
+            values = [value for (its, _), value in samples[name].items() if its == queue]
+            assert sum(values) == (0 if name == "windlass_tasks_unhandled" else number)
+    assert (await Metrics(newer).exposition())[0].count(b"windlass_tasks{") == body.count(b"windlass_tasks{")
+
+
+async def test_processes_that_met_queues_in_another_order_export_the_same_gauges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cached_reads, "_SHARE", 1)  # else what took long is kept for nine times as long
     store = MemoryStore()
     number = MAX_LABEL_VALUES // 2 + 50
     late, early = ([a_task(queue=f"{x}{n:03}", type=f"{x}{n:03}") for n in range(number)] for x in "ba")
     older, newer = (Metrics(ObservedStore(store), max_age=timedelta()) for _ in range(2))
     await store.enqueue(late)
     await older.exposition()
-    older.overviews.forget()  # a read that took long is kept for nine times as long
     await store.enqueue(early)
 
     exported = []

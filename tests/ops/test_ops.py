@@ -60,7 +60,8 @@ async def exposition() -> bytes:
     await held.aenqueue()
     quota = await app.operator.quotas.set("acme", tasks=5)
     metrics.meter.quota_exceeded(quota.name)
-    return (await metrics.exposition(quotas=({quota.name: quota}, await app.operator.quotas.uses())))[0]
+    use = {quota.name: quota}, await app.operator.quotas.uses()
+    return (await metrics.exposition(quotas=lambda: use))[0]
 
 
 @pytest.fixture(scope="module")

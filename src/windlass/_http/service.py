@@ -27,6 +27,7 @@ from .masked_store import MaskedStore
 from .page import PageReader
 from .refusals import Refusals
 from .web.load import Load, LoadLimits
+from .web.off_loop import in_thread
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -60,6 +61,8 @@ class Service:
         self.app = app
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
         meter = None if self.metrics is None else self.metrics.meter
+        if self.metrics is not None:
+            self.metrics.in_thread = in_thread
         self.store: QuotaStore | MaskedStore = QuotaStore(
             app.store, None if meter is None else meter.quota_exceeded
         )

@@ -2,14 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from .._model.limit import OTHERS, Quota, Use
 from .._policy.quota import by_quota
-from .labels import first_by_name
+from .labels import first_by_name, first_pairs
 from .overview import COUNTED, Overview
+
+TenantsUse: TypeAlias = tuple[Mapping[str, Quota], Mapping[str, Use]]
+"""The quotas by name, and what each tenant has stored."""
 
 
 class Gauges:
@@ -17,8 +21,9 @@ class Gauges:
 
     def __init__(self, overview: Overview) -> None:
         self._overview = overview
-        self._queues = first_by_name(overview.queues)
         self._types = first_by_name({depth.type for depth in overview.depths} | overview.stuck().keys())
+        pairs = ((depth.queue, depth.type) for depth in overview.depths)
+        self._pairs = first_pairs(pairs, first_by_name(overview.queues), self._types)
 
     def collect(self) -> Iterator[Metric]:
         overview = self._overview
@@ -59,18 +64,20 @@ class Gauges:
 
     def _tasks(self) -> Metric:
         """Export all states of each type that has tasks in any, so that an empty state is 0, not absent."""
-        numbers: Counter[tuple[str, str, str]] = Counter()
+        numbers: dict[tuple[str, str], dict[str, float]] = {}
         for depth in self._overview.depths:
-            task = self._queues(depth.queue), self._types(depth.type)
-            numbers.update(dict.fromkeys([(*task, str(state)) for state in COUNTED], 0))
-            numbers[*task, str(depth.state)] += depth.number
+            pair = self._pairs(depth.queue, depth.type)
+            if (states := numbers.get(pair)) is None:
+                states = numbers[pair] = {str(state): 0.0 for state in COUNTED}
+            states[str(depth.state)] += depth.number
         family = GaugeMetricFamily(
             "windlass_tasks",
             "Tasks that have not ended, and dead letters. Large numbers are estimates.",
             labels=["queue", "type", "state"],
         )
-        for labels, number in numbers.items():
-            family.add_metric(labels, number)
+        for pair, states in numbers.items():
+            for state, number in states.items():
+                family.add_metric([*pair, state], number)
         return family
 
     def _stuck(self) -> Metric:
@@ -92,8 +99,7 @@ class Gauges:
         numbers: Counter[tuple[str, str]] = Counter()
         unhandled = self._overview.unhandled()
         for queue, type_name in {(depth.queue, depth.type) for depth in self._overview.depths}:
-            labels = self._queues(queue), self._types(type_name)
-            numbers[labels] += unhandled.get((queue, type_name), 0)
+            numbers[self._pairs(queue, type_name)] += unhandled.get((queue, type_name), 0)
         family = GaugeMetricFamily(
             "windlass_tasks_unhandled",
             "Pending tasks of types that no live worker of their queue has a handler for.",
@@ -104,8 +110,9 @@ class Gauges:
         return family
 
 
-def quota_gauges(quotas: Mapping[str, Quota], used: Mapping[str, Use]) -> Iterator[Metric]:
+def quota_gauges(tenants: TenantsUse) -> Iterator[Metric]:
     """Return what tenants with their own quota have stored, and how full each quota is."""
+    quotas, used = tenants
     users = by_quota(quotas, used)
     own = {name: users[name][0].use for name in quotas if name != OTHERS}
     full = {name: max((quotas[name].share(one.use) for one in users[name]), default=0.0) for name in quotas}

@@ -6,34 +6,27 @@ each with a bounded number of values; never by worker, and by tenant only where 
 
 import asyncio
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from importlib import metadata
+from time import monotonic
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Info,
-    ProcessCollector,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.openmetrics import exposition as openmetrics
 
-from .._model.limit import Quota, Use
 from ..errors import StoreError, StoreUnavailable
+from .cached_reads import CachedReads
 from .events import Event, EventName
-from .gauges import Gauges, quota_gauges
-from .labels import LabelValues
+from .exposition import Exposition, RecentExpositions, exposition_of, is_openmetrics
+from .gauges import Gauges, TenantsUse, quota_gauges
+from .labels import LabelValues, TaskLabels
 from .observed_store import ObservedStore
-from .overview import MAX_AGE, OverviewCache
+from .overview import MAX_AGE, Overview, OverviewCache
 from .process_metrics import are_shared, shared_families
 
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
-_OPENMETRICS = "application/openmetrics-text"
+_MAKING_TIME = timedelta(minutes=1)  # for an exposition; a busy machine takes seconds
 
 _WAIT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 _RUN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -46,35 +39,67 @@ _SLOTS_SECONDS = 1.0
 class Metrics:
     """The metrics of a program, from when this is made."""
 
-    def __init__(self, store: ObservedStore, *, max_age: timedelta = MAX_AGE) -> None:
+    def __init__(
+        self,
+        store: ObservedStore,
+        *,
+        max_age: timedelta = MAX_AGE,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self.meter = Meter()
         self.overviews = OverviewCache(store, max_age=max_age)
+        self.in_thread: Callable[[Callable[[], Exposition]], Awaitable[Exposition]] = asyncio.to_thread
+        """How an exposition is made: not in the event loop, which it would block."""
+        self._shared = CachedReads(
+            self._make, "metrics", max_age=timedelta(), timeout=_MAKING_TIME, clock=clock
+        )
+        self._own = RecentExpositions(self._make_own, clock)
         store.attach(self.meter)
 
     async def exposition(
-        self, accept: str = "", quotas: tuple[Mapping[str, Quota], Mapping[str, Use]] | None = None
-    ) -> tuple[bytes, str]:
+        self, accept: str = "", quotas: Callable[[], TenantsUse] | None = None
+    ) -> Exposition:
         """Return all metrics and their content type: OpenMetrics if `accept` names it, else text.
 
-        `quotas` are those of tenants, and what each has stored, if that was counted.
+        `quotas` returns those of tenants, and what each has stored, if that was counted.
 
-        The store is read at most once in a few seconds, however many scrape. If that fails the metrics of
-        this process are returned all the same, with `windlass_store_up` at 0.
+        However many scrape, the store is read at most once in a few seconds, and an exposition is made at
+        most for a tenth of the time: who asks sooner gets the last one. If the store cannot be read the
+        metrics of this process are returned all the same, with `windlass_store_up` at 0.
         """
-        families = [_store_up(False)]
-        try:
-            overview = await self.overviews.get()
-            families = [_store_up(True), *Gauges(overview).collect()]
-        except StoreError:
-            pass
-        if quotas is not None:
-            families += quota_gauges(*quotas)
-        # Formatting thousands of lines would block the event loop.
-        return await asyncio.to_thread(_formatted, _Combined(self.meter, families), accept)
+        await self._overview()
+        return await self._shared.get((is_openmetrics(accept), quotas))
 
-    def own(self, accept: str) -> tuple[bytes, str]:
-        """Return what this process has counted, or all that share metrics, and the content type."""
-        return _formatted(_Combined(self.meter, ()), accept)
+    def own(self, accept: str) -> Exposition:
+        """Return what this process has counted, or all that share metrics, and the content type.
+
+        Callers share expositions as above. Safe to call from any thread.
+        """
+        return self._own.get(is_openmetrics(accept))
+
+    async def _overview(self) -> Overview | None:
+        """Return the newest overview; None if the store cannot be read."""
+        try:
+            return await self.overviews.get()
+        except StoreError:
+            return None
+
+    async def _make(self, key: tuple[bool, Callable[[], TenantsUse] | None]) -> Exposition:
+        openmetrics, quotas = key
+        overview = await self._overview()
+        use = None if quotas is None else quotas()
+        return await self.in_thread(partial(self._make_whole, overview, use, openmetrics=openmetrics))
+
+    def _make_whole(
+        self, overview: Overview | None, use: TenantsUse | None, *, openmetrics: bool
+    ) -> Exposition:
+        families = [_store_up(False)] if overview is None else _gauges(overview)
+        if use is not None:
+            families = [*families, *quota_gauges(use)]
+        return exposition_of(_Combined(self.meter, families), openmetrics=openmetrics)
+
+    def _make_own(self, openmetrics: bool) -> Exposition:  # noqa: FBT001  a key
+        return exposition_of(_Combined(self.meter, ()), openmetrics=openmetrics)
 
 
 class Meter:
@@ -82,7 +107,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.registry = registry = _Registry()
-        self.queues, self.types, self.tenants = LabelValues(), LabelValues(), LabelValues()
+        self.tasks, self.tenants = TaskLabels(), LabelValues()
         self._series: dict[tuple[str, str], _Series] = {}
         self._times_by_verb: dict[str, Histogram] = {}
 
@@ -148,13 +173,13 @@ class Meter:
 
     def _count_many(self, event: Event, number: int) -> None:
         if event.name is EventName.PRUNED:
-            self.pruned.labels(self.queues(event.queue), str(event.state)).inc(number)
+            self.pruned.labels(self.tasks.queues(event.queue), str(event.state)).inc(number)
         else:
             self.promoted.inc(number)
 
     def _labelled(self, event: Event) -> "_Series":
         """Return the series of a queue and type seen for the first time, or beyond the bound of labels."""
-        key = self.queues(event.queue), self.types(event.type)
+        key = self.tasks(event.queue, event.type)
         if key not in self._series:
             self._series[key] = _Series(self, *key)
         return self._series[key]
@@ -278,8 +303,10 @@ def _store_up(up: bool) -> Metric:  # noqa: FBT001  the one thing it is about
     return GaugeMetricFamily("windlass_store_up", "1 if the store responded when last read.", float(up))
 
 
-def _formatted(combined: _Combined, accept: str) -> tuple[bytes, str]:
-    if _OPENMETRICS in accept:
-        body: bytes = openmetrics.generate_latest(combined)  # type: ignore[no-untyped-call]
-        return body, openmetrics.CONTENT_TYPE_LATEST
-    return generate_latest(combined), TEXT
+def _gauges(overview: Overview) -> list[Metric]:
+    """Return the gauges of an overview, which are collected once for each."""
+    documents = overview.documents
+    if Gauges not in documents:
+        documents[Gauges] = [_store_up(True), *Gauges(overview).collect()]
+    gauges: list[Metric] = documents[Gauges]
+    return gauges

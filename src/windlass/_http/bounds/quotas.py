@@ -99,6 +99,10 @@ class StoredUse:
         """Return what each tenant uses, as far as it is counted."""
         return {tenant: self.of(tenant) for tenant in {**(self._counted or {}), **self._added}}
 
+    def known(self) -> tuple[Mapping[str, Quota], Mapping[str, Use]]:
+        """Return the quotas, and what each tenant uses."""
+        return self.quotas, self.all()
+
     def exceeded(self, wanted: Mapping[str, Use]) -> TenantUse | None:
         """Return the first tenant that has no room for what is wanted, and what it uses."""
         return first_exceeded(self.quotas, {tenant: self.of(tenant) for tenant in wanted}, wanted)

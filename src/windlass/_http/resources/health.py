@@ -2,7 +2,7 @@
 
 import asyncio
 import platform
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from importlib import metadata
 from time import monotonic
 from typing import Any, Literal
@@ -14,7 +14,6 @@ from ..._documents.check import CheckDocument
 from ..._documents.fields import Instant
 from ..._model.filter import Page
 from ..._model.key import Scope
-from ..._model.limit import Quota, Use
 from ..._model.queue import QueueSettings
 from ..._model.record import Session
 from ..._observe.damage import damaged_tasks
@@ -115,18 +114,20 @@ async def get_metrics(request: AnyRequest) -> Response:
     if request.service.metrics is None:
         raise NotSupported("metrics need an extra on the server: pip install 'windlass[metrics]'")
     accept = request.http.headers.get("accept", "")
-    body, kind = await request.service.metrics.exposition(accept, await _quotas(request.service.store.use))
+    use = request.service.store.use
+    quotas = use.known if await _is_counted(use) else None
+    body, kind = await request.service.metrics.exposition(accept, quotas)
     return Response(body, headers={"Content-Type": kind})
 
 
-async def _quotas(use: StoredUse) -> tuple[Mapping[str, Quota], Mapping[str, Use]] | None:
-    """Return the quotas and what tenants have stored; None if that cannot be counted now."""
+async def _is_counted(use: StoredUse) -> bool:
+    """Whether what tenants have stored could be counted now."""
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await use.refresh()
     except (StoreError, TimeoutError):
-        return None
-    return use.quotas, use.all()
+        return False
+    return True
 
 
 async def check_service(service: Service) -> CheckDocument:

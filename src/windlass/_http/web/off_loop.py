@@ -33,7 +33,12 @@ async def off_loop(size: int, function: Callable[P, T], *args: P.args, **named: 
     """Call the function, which processes `size` bytes: in the loop if that is little, else in a thread."""
     if size <= SMALL:
         return function(*args, **named)
-    call = partial(copy_context().run, function, *args, **named)
+    return await in_thread(partial(function, *args, **named))
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Call the function in the thread, however long it takes."""
+    call = partial(copy_context().run, function)
     return await asyncio.get_running_loop().run_in_executor(_thread, _in_short_turns, call)
 
 

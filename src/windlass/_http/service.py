@@ -22,7 +22,7 @@ from .auth import Authenticator, Caller
 from .bounds.leases import KeyLeases
 from .bounds.quotas import QuotaStore
 from .bounds.rate_limit import Buckets, RateLimiter
-from .bounds.tenant_queues import TenantQueues
+from .bounds.tenant_queues import TenantBounds, TenantQueues
 from .masked_store import MaskedStore
 from .page import PageReader
 from .refusals import Refusals
@@ -70,8 +70,13 @@ class Service:
         self.authenticator = authenticator
         self.operations = operations  # for the OpenAPI document
         self.load = Load(limits)
-        queues, types = self.load.limits.queues_per_tenant, self.load.limits.types_per_tenant
-        self.tenant_queues = TenantQueues(app.store, queues, types)
+        most = self.load.limits
+        bounds = TenantBounds(
+            queues=most.queues_per_tenant,
+            types=most.types_per_tenant,
+            pairs=most.queue_type_pairs_per_tenant,
+        )
+        self.tenant_queues = TenantQueues(app.store, bounds)
         self.pages = PageReader()
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)

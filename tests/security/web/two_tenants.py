@@ -44,7 +44,7 @@ UNCACHED: dict[Any, dict[str, Any]] = {
     service: {"_OVERVIEW_AGE": timedelta(0), "_HISTORY_AGE": timedelta(0), "_CHECK_AGE": timedelta(0)},
     cached_reads: {"_SHARE": 1},
     quotas: {"READ_EVERY": 0.0, "COUNT_EVERY": 0.0, "_SHARE": 0},
-    tenant_queues: {"_READ_EVERY": 0.0, "_SHARE": 0},
+    tenant_queues: {"_READ_EVERY": 0.0, "_SHARE": 0, "_STORED_AFTER": 0.0},
 }
 """What makes a server read the store for each request, and wait: else answers differ by age and load."""
 

@@ -82,6 +82,13 @@ http_options = stacked(
         metavar="N",
         help="Keys bound to a tenant enqueue tasks of at most N types for it",
     ),
+    click.option(
+        "--max-queue-type-pairs-per-tenant",
+        type=click.IntRange(1, 10_000_000),
+        metavar="N",
+        help="Keys bound to a tenant use at most N pairs of queue and type  [default: twice the larger of "
+        "the two above]",
+    ),
 )
 """The options of a command that listens for HTTP. Those named --max-… are passed on to the server."""
 

@@ -90,6 +90,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     max_streams_per_key: int | None = None
     max_queues_per_tenant: int = LoadLimits().queues_per_tenant
     max_types_per_tenant: int = LoadLimits().types_per_tenant
+    max_queue_type_pairs_per_tenant: int | None = None
 
 
 DEFAULT_LIMITS = ServerLimits()
@@ -120,6 +121,7 @@ class Server:
             limits.max_streams_per_key,
             limits.max_queues_per_tenant,
             limits.max_types_per_tenant,
+            limits.max_queue_type_pairs_per_tenant,
         )
         served = Api(app, limits=load, **options)
         self._app = app

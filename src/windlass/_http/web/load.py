@@ -23,7 +23,7 @@ class LoadLimits(Struct, frozen=True, kw_only=True):
     """How many requests and streams (long polls included) may be in progress: for one key, and in all.
 
     `queues_per_tenant`: queues into which keys that are bound to a tenant may enqueue its tasks;
-    `types_per_tenant`: types that these tasks may have.
+    `types_per_tenant`: types that these tasks may have; `queue_type_pairs_per_tenant`: pairs of both.
     """
 
     requests_per_key: int = 500
@@ -31,6 +31,7 @@ class LoadLimits(Struct, frozen=True, kw_only=True):
     streams: int = 750
     queues_per_tenant: int = 10_000
     types_per_tenant: int = 10_000
+    queue_type_pairs_per_tenant: int = 20_000
 
 
 def load_limits(
@@ -38,17 +39,22 @@ def load_limits(
     streams_per_key: int | None = None,
     queues_per_tenant: int = LoadLimits().queues_per_tenant,
     types_per_tenant: int = LoadLimits().types_per_tenant,
+    queue_type_pairs_per_tenant: int | None = None,
 ) -> LoadLimits:
     """Return the limits of a server with this many connections: a key may use half of them for requests.
 
-    Streams may use three quarters of them, those of one key a quarter unless given.
+    Streams may use three quarters of them, those of one key a quarter unless given. Pairs of queue and type
+    may be twice as many as queues or types, unless given.
     """
+    if queue_type_pairs_per_tenant is None:
+        queue_type_pairs_per_tenant = 2 * max(queues_per_tenant, types_per_tenant)
     return LoadLimits(
         requests_per_key=max(connections // 2, 1),
         streams_per_key=max(connections // 4, 1) if streams_per_key is None else streams_per_key,
         streams=max(connections * 3 // 4, 1),
         queues_per_tenant=queues_per_tenant,
         types_per_tenant=types_per_tenant,
+        queue_type_pairs_per_tenant=queue_type_pairs_per_tenant,
     )
 
 

@@ -25,6 +25,7 @@ from ..docs import openapi, page
 from ..operation import AnyRequest, Operations
 from ..service import Service
 from ..web.problems import Problem
+from ..web.shared_response import SharedResponse
 
 health = Operations("this server")
 metrics = Operations("metrics")
@@ -117,7 +118,7 @@ async def get_metrics(request: AnyRequest) -> Response:
     use = request.service.store.use
     quotas = use.known if await _is_counted(use) else None
     body, kind = await request.service.metrics.exposition(accept, quotas)
-    return Response(body, headers={"Content-Type": kind})
+    return SharedResponse(body, headers={"Content-Type": kind})
 
 
 async def _is_counted(use: StoredUse) -> bool:

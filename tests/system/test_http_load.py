@@ -12,8 +12,9 @@ import socket
 import subprocess
 import sys
 from asyncio import StreamReader
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -38,6 +39,14 @@ DEPTHS = (1, 64, 190, 500) if FULL else (190, 500)  # Deeper than 64 is refused.
 TASKS = 60 if FULL else 4  # of a batch, nearly as large as they may be
 MANY = 1 if FULL else 8  # by this much, other bodies are smaller than they may be
 JSON = "application/json"
+LATEST_SECONDS = 5.0  # for all that a worker asks; a lease is 30 s
+BATCH = 2_500
+ASKED = 100  # requests at once
+LISTS = (
+    *("/overview", "/queues", "/queues?limit=1000", "/queues?order=oldest&limit=1000", "/queues?name=7"),
+    *("/queues/q1/types?limit=1000", "/tasks?limit=1000", "/dead?limit=1000", "/dead/failures"),
+    *("/dashboard/", "/dashboard/queues", "/dashboard/tasks"),
+)
 
 
 class Served:
@@ -50,6 +59,8 @@ class Served:
         keys = App(store).sync_operator.keys
         self.worker = keys.create("worker", scopes=["work", "read", "enqueue", "operate"]).text
         self.attacker = keys.create("attacker", scopes=["work", "read", "enqueue"]).text
+        self.tenant = keys.create("tenant", scopes=["read", "enqueue"], tenant="hostile").text
+        self.observer = keys.create("observer", scopes=["observe"]).text
         log = folder / "server.log"
         command = [sys.executable, "-m", "windlass._cli.main", "serve", "--port", str(self.port)]
         with log.open("wb") as out:
@@ -86,12 +97,19 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 @asynccontextmanager
-async def alive(served: Served, what: str) -> AsyncIterator[StreamReader]:
-    """Ask for health and send heartbeats all the while; fail if one was late or refused. Says the figures."""
+async def alive(
+    served: Served, what: str, *, queue: str = "", less_than: float = WORST_SECONDS
+) -> AsyncIterator[StreamReader]:
+    """Ask for health and send heartbeats all the while; fail if one was late or refused. Says the figures.
+
+    With a queue also enqueue, claim and settle there.
+    """
     async with served.client(served.worker) as http:
-        opened = await http.post("/work/sessions", json={"name": "pulse", "lease": 60})
+        wanted = {"name": "pulse", "lease": 60, "queues": [queue or "default"]}
+        opened = await http.post("/work/sessions", json=wanted)
     before = served.weight()
-    command = [sys.executable, pulse.__file__, str(served.port), served.worker, opened.json()["session"]]
+    arguments = [str(served.port), served.worker, opened.json()["session"], *filter(None, [queue])]
+    command = [sys.executable, pulse.__file__, *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
@@ -103,10 +121,13 @@ async def alive(served: Served, what: str) -> AsyncIterator[StreamReader]:
     worst = {name: round(one["worst"] * 1000) for name, one in seen.items()}
     weights = [round(one / MEGABYTE) for one in (before, served.weight(), served.weight("VmHWM:"))]
     asked = sum(one["asked"] for one in seen.values())
-    sys.stdout.write(f"\n{what}: {asked} answers, worst {worst} ms, RSS before, after, peak {weights} MiB\n")
-    for one in seen.values():
-        assert not one["failed"]
-        assert one["worst"] < WORST_SECONDS
+    load = f"load {os.getloadavg()[0]:.1f}"
+    sys.stdout.write(
+        f"\n{what}: {asked} answers, worst {worst} ms, RSS before, after, peak {weights} MiB, {load}\n"
+    )
+    for name, one in seen.items():
+        assert not one["failed"], (name, one)
+        assert one["worst"] < less_than, (name, one)
 
 
 async def answers(beats: StreamReader, number: int) -> None:
@@ -158,6 +179,42 @@ async def test_streams_of_one_key(served: Served) -> None:
             for one in waiting:
                 one.cancel()
             await asyncio.wait(waiting)
+
+
+async def fill(http: httpx2.AsyncClient, tasks: Sequence[tuple[int, int]]) -> set[int]:
+    """Enqueue tasks of these queues and types, four batches at once; return the statuses."""
+
+    async def batch(some: Sequence[tuple[int, int]]) -> int:
+        body = {"tasks": [{"queue": f"q{queue}", "type": f"t{kind}"} for queue, kind in some]}
+        return (await http.post("/tasks/batch", json=body)).status_code
+
+    batches = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
+    statuses: set[int] = set()
+    for start in range(0, len(batches), 4):
+        statuses |= {*await asyncio.gather(*map(batch, batches[start : start + 4]))}
+    return statuses
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("sides", [(141, 141), (10_000, 10_000)], ids=["few-names", "many-names"])
+async def test_a_tenant_with_as_many_queues_and_types_as_it_may_have(
+    served: Served, sides: tuple[int, int]
+) -> None:
+    """It fills up to its bounds and asks for all lists, while a worker of another tenant works."""
+    queues, types = sides
+    pairs = [(n % queues, (n + n // queues) % types) for n in range(16 * BATCH)]
+    working = partial(alive, served, queue="mine", less_than=LATEST_SECONDS)
+    async with served.client(served.tenant) as tenant, served.client(served.observer) as observer:
+        async with working(f"{queues:,} queues and {types:,} types by one tenant's key"):
+            assert 201 in await fill(tenant, pairs)
+        for http, path, allowed in (
+            (observer, "/metrics", {200}),
+            (observer, "/overview", {200}),
+            *((tenant, path, {200, 503}) for path in LISTS),
+        ):
+            async with working(f"{ASKED} x GET {path}"):
+                answers = await asyncio.gather(*(http.get(path) for _ in range(ASKED)))
+            assert {one.status_code for one in answers} <= allowed
 
 
 def nested(size: int, depth: int) -> bytes:

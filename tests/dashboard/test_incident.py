@@ -15,7 +15,7 @@ from tests.loops.workers import eventually
 from windlass import App, Filter, State
 
 ORDERS = 20
-SEEN_WITHIN_MS = 3_000
+SEEN_WITHIN_MS = 10_000  # on a busy machine: an overview is kept nine times as long as it took
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys
-from windlass._http import auth, key_uses
+from windlass._http import auth
 from windlass._http.server.run import CLOSED, KEYLESS, new_server
 from windlass._model.filter import Page
 from windlass._model.key import ApiKey, Scope
@@ -293,7 +293,7 @@ class TestLastUse:
 
     async def test_it_never_undoes_a_revocation_or_rotation(self, used: MemoryStore) -> None:
         keys = Keys(used)
-        uses = key_uses.KeyUses(used)
+        uses = auth.KeyUses(used)
         made = [await keys.create("k", scopes=["read"]) for _ in range(2)]
         for one in made:
             uses.note(one.key, used.clock.now())
@@ -309,8 +309,8 @@ class TestLastUse:
     async def test_what_is_remembered_is_bounded(
         self, used: MemoryStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(key_uses, "_MAX_NOTED", 3)
-        uses = key_uses.KeyUses(used)
+        monkeypatch.setattr(auth, "_MAX_NOTED", 3)
+        uses = auth.KeyUses(used)
         key = (await Keys(used).create("k", scopes=["read"])).key
         for number in range(20):
             uses.note(replace(key, name=str(number)), key.created_at)

@@ -72,9 +72,15 @@ class Cluster:
         return f"{self.url}?name=test-{next(NAMES)}"
 
     def owner(self, name: str) -> Redis:
-        """The primary that has the slot of a store."""
-        slot = key_slot(f"{{{name}}}".encode())
-        return next(node for node in self.nodes if node.is_alive and self._owns(node, slot))
+        """The primary that has the slot of a store; none has it for a moment while it moves."""
+        slot, found = key_slot(f"{{{name}}}".encode()), list[Redis]()
+
+        def is_owned() -> bool:
+            found[:] = [node for node in self.nodes if node.is_alive and self._owns(node, slot)]
+            return bool(found)
+
+        until(is_owned, f"a primary has slot {slot}")
+        return found[0]
 
     def replica_of(self, primary: Redis) -> Redis:
         """A replica of that server."""

@@ -122,5 +122,5 @@ def test_check_reports_wrong_settings_of_handlers(run: Run, folder: Path) -> Non
     errors = [row["message"] for row in ran.rows if row["subject"] == "handlers"]
     assert errors == [
         "handlers.email: 'nobody' is not an e-mail address",
-        "there is no handler 'fax'; there are email, images, reports, webhooks, pages, requests, commands",
+        "there is no handler 'fax'; there are email, images, reports, webhooks, pages, requests",
     ]

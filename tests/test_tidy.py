@@ -118,6 +118,17 @@ def short_files(file: File) -> Iterator[str]:
         yield f"{lines} lines, at most {MAX_FILE_LINES}: which second noun or verb lives here?"
 
 
+def names_given_once(file: File) -> Iterator[str]:
+    """A second constant of a name silently replaces the first, which type checkers let pass."""
+    given: set[str] = set()
+    for node in file.tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for name in [one.id for one in targets if isinstance(one, ast.Name)]:
+            if name in given:
+                yield f"line {node.lineno}: {name} has a value already"
+            given.add(name)
+
+
 def no_gerunds_for_files(file: File) -> Iterator[str]:
     if file.path.stem.endswith("ing") and file.path.stem.strip("_") not in {"testing", "tracing"}:
         yield f"{file.path.stem!r}: name the noun or the verb, without -ing"
@@ -276,6 +287,7 @@ PYTHON_RULES: list[Rule] = [
     one_word_per_concept,
     files_named_for_what_they_hold,
     no_gerunds_for_files,
+    names_given_once,
     short_files,
     short_functions,
     a_small_seam,
@@ -298,6 +310,7 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (one_word_per_concept_in_sql, "a.sql", "CREATE TABLE purged_jobs (eta INTEGER)"),
     (files_named_for_what_they_hold, "_utils.py", ""),
     (no_gerunds_for_files, "_http/serving.py", ""),
+    (names_given_once, "a.py", "LIMIT = 1\nLIMIT: int = 2"),
     (short_files, "a.py", "\n" * (MAX_FILE_LINES + 1)),
     (short_functions, "a.py", "async def f():\n" + "    g()\n" * MAX_FUNCTION_LINES),
     (a_small_seam, "_store/protocol.py", "def enqueue(): ..."),

@@ -262,9 +262,7 @@ class Authenticator:
 # -- when keys were last used --------------------------------------------------------------------------
 
 
-logger = logging.getLogger("windlass.http")
-
-EVERY = timedelta(minutes=1)
+_WRITTEN_EVERY = timedelta(minutes=1)
 """How often the use of a key is written."""
 
 _MAX_NOTED = 10_000
@@ -284,10 +282,10 @@ class KeyUses:
 
     def note(self, key: ApiKey, now: datetime) -> None:
         """Note that a key, as it is stored, is used now."""
-        if key.last_used_at is not None and now - key.last_used_at < EVERY:
+        if key.last_used_at is not None and now - key.last_used_at < _WRITTEN_EVERY:
             return
         noted = self._noted.get(key.name)
-        if noted is not None and now - noted < EVERY:
+        if noted is not None and now - noted < _WRITTEN_EVERY:
             return
         if len(self._noted) >= _MAX_NOTED:
             self._noted.clear()

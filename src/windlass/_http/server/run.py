@@ -261,8 +261,6 @@ def start_line(host: str, port: int, place: str, promise: Any, *, dashboard: boo
 # in one process. A pause after each leaves the next one to the others.
 
 
-logger = logging.getLogger("windlass.http")
-
 PAUSE_SECONDS = 0.002
 _TROUBLE_SECONDS = 1.0  # when no descriptor is left
 

@@ -275,7 +275,7 @@ def _digest(address: str) -> str:
     return sha256(address.encode()).hexdigest()[:10]
 
 
-# -- attempts ------------------------------------------------------------------------------------------
+# -- notes of earlier attempts -------------------------------------------------------------------------
 
 
 _NOT_COUNTED = ("released", "snoozed", "stopped")  # after these the next attempt has the same number
